@@ -35,7 +35,6 @@ def main(n: int = 5000, d: int = 100, k: int = 5) -> None:
         "GeometricMean": GeometricMean(k=k),
         "Diagonal": Diagonal(k=k),
         "Xing": Xing(k=k, random_state=0),
-        "Xing, diagonal": Xing(k=k, diagonal=True, random_state=0),
         "Robust": Robust(k=k, random_state=0),
     }
     actions = {"search": lambda: NearestNeighbors(n_neighbors=k).fit(X).kneighbors()}

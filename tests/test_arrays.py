@@ -9,8 +9,7 @@ from sklearn.base import clone
 from otdro import Ball, DROClassifier, DRORegressor, audit, robust_risk
 from otdro.arrays import BLOCK_ROWS, library, numpy
 from otdro.costs import Norm
-from otdro.design import Design
-from otdro.fences import row_shares
+from otdro.design import Design, row_shares
 from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Spectral
 from otdro.problem import Problem

@@ -5,16 +5,13 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from otdro import design as design_module
 from otdro.design import Design, column_scale, written_product
 
 
 @pytest.mark.parametrize("equal", [False, True])
-@pytest.mark.parametrize("kind", ["dense", "float32", "csr", "long csr", "far from zero"])
+@pytest.mark.parametrize("kind", ["dense", "float32", "csr", "far from zero"])
 @pytest.mark.parametrize("B", [0, 1, 3])
-def test_moments_of_whitened_centred_rows(equal, kind, B, monkeypatch):
-    if kind == "long csr":
-        monkeypatch.setattr(design_module, "SHORT_UP_TO", 0)
+def test_moments_of_whitened_centred_rows(equal, kind, B):
     rng = np.random.default_rng(B)
     n, d = 40, 5
     X = rng.normal(size=(n, d)) + (1e6 if kind == "far from zero" else 0.5)

@@ -13,15 +13,14 @@ from otdro.comparison import forward, inner_folds, leave_out, rounds
 from otdro.costs import Norm
 from otdro.losses import Logistic
 from otdro.problem import Sample
-from otdro.radius.evidence import (
+from otdro.radius.folds import FoldScores
+from otdro.radius.rules import (
     EnvironmentLosses,
     Evidence,
-    FoldScores,
     design_effect,
     environment_losses,
-    information,
+    profile_median,
 )
-from otdro.radius.rules import profile_median
 
 RNG = np.random.default_rng(5)
 GROUPS = np.repeat(["a", "b", "c", "d", "e"], 20)
@@ -112,7 +111,7 @@ def test_rows_without_weight_have_no_part_in_the_design_effect():
         sample, folds = evidence_of(losses)
         rows = np.arange(len(losses))[:, None].astype(float)
         sample = Sample(rows, sample.ys, weights / weights.sum(), Logistic(), True)
-        return information(Evidence(sample, Norm(2), 1, np.ones(1), folds, True, groups))
+        return Evidence(sample, Norm(2), 1, np.ones(1), folds, True, groups).information
 
     weights = np.where(np.arange(60) % 3 == 0, 0.0, 1.0)
     kept = weights > 0
@@ -131,7 +130,7 @@ def test_the_noise_radius_of_environments_is_that_of_the_rows_they_are_worth():
     sample = Sample(RNG.standard_normal((500, 3)), sample.ys, sample.weights, Logistic(), True)
     rows = Evidence(sample, Norm(2), 1, np.array([0.1]), folds, True)
     environments = replace(rows, groups=groups)
-    assert_allclose(information(environments), 10)
+    assert_allclose(environments.information, 10)
     # the same moments of rows, but ten of them instead of 500
     assert_allclose(profile_median(environments), np.sqrt(50) * profile_median(rows))
 

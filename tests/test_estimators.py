@@ -79,8 +79,7 @@ def test_the_kind_of_array_does_not_change_the_answer(combination, form):
 def test_sparse_rows_stay_sparse(monkeypatch):
     wide = sparse.random_array((200, 40), density=0.1, rng=np.random.default_rng(0), format="csr")
     labels = np.where(np.arange(200) % 3 > 0, 1, -1)
-    # d x d products may be dense, rows may not, but for short ones
-    monkeypatch.setattr("otdro.design.SHORT_UP_TO", 0)
+    # d x d products may be dense, rows may not
     monkeypatch.setattr("otdro.solvers.conic.interior.MERGE_UP_TO", 0)
     monkeypatch.setattr(sparse.csr_array, "toarray", _dense_square)
     for loss in ("logistic", "hinge"):

@@ -12,7 +12,6 @@ LAYERS = [
     {"arrays", "files", "first_use", "memory", "wanted"},
     {"entry"},
     {"design", "progress", "chunks"},
-    {"fences"},
     {"losses", "costs", "pairs"},
     {"metrics", "scaling"},
     {"problem"},

@@ -9,8 +9,18 @@ from scipy.stats import ortho_group
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
-from otdro.costs import Norm
-from otdro.metrics import Diagonal, Eigen, GeometricMean, Learned, LogDet, Robust, Xing, learn
+from otdro.metrics import (
+    Association,
+    Diagonal,
+    Eigen,
+    GeometricMean,
+    Learned,
+    LogDet,
+    Robust,
+    Spectral,
+    Xing,
+    learn,
+)
 from otdro.metrics.base import scatters
 from otdro.pairs import Pairs, from_indices, from_labels
 
@@ -47,15 +57,14 @@ def test_eigen_solves_the_printed_program(problem):
     assert_allclose(ours, Lam.value, atol=1e-6 * np.abs(ours).max())
 
 
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_xing_reaches_the_optimum(problem, diagonal):
+def test_xing_reaches_the_optimum(problem):
     X, pairs, S_M, _ = problem
     D = X[pairs.cannot.index[:, 0]] - X[pairs.cannot.index[:, 1]]
-    Lam = cp.diag(cp.Variable(4, nonneg=True)) if diagonal else cp.Variable((4, 4), PSD=True)
+    Lam = cp.Variable((4, 4), PSD=True)
     squared = cp.sum(cp.multiply(D @ Lam, D), axis=1)
     program = cp.Problem(cp.Maximize(cp.sum(cp.sqrt(squared))), [cp.trace(Lam @ S_M) <= 1])
     best = program.solve(solver=cp.CLARABEL) / len(D)
-    learner = Xing(diagonal=diagonal).fit(X, pairs=pairs)
+    learner = Xing().fit(X, pairs=pairs)
     ours = learner.solution_
     assert np.trace(ours @ S_M) <= 1 + 1e-9
     reached = np.sqrt(((D @ ours) * D).sum(axis=1)).mean()
@@ -247,25 +256,25 @@ def test_learn_passes_shrinkage_and_task():
 
 def test_learned_has_the_euclidean_cost_first():
     spec = Learned([Diagonal(), NeighborhoodComponentsAnalysis(max_iter=2)], shrinkage=[0.1, 0.5])
-    names = [candidate.name for candidate in spec.candidates()]
+    names = spec.names()
     assert names[:2] == ["Euclidean", "Diagonal, shrinkage 0.1"]
-    costs = spec.costs(*two_classes(0))
-    assert len(costs) == len(names) == 5
-    assert isinstance(costs[0], Norm)
-    assert all(np.isclose(np.trace(cost.matrix), 4) for cost in costs[1:])
+    matrices = spec.matrices(*two_classes(0))
+    assert len(matrices) + 1 == len(names) == 5
+    assert all(np.isclose(np.trace(matrix), 4) for matrix in matrices)
 
 
 def test_learned_defaults_are_few_and_have_their_own_shrinkage():
-    candidates = Learned().candidates()
-    assert 2 <= len(candidates) <= 4
-    assert all(c.shrinkage == c.learner.shrinkage for c in candidates[1:])
+    own = [Spectral(), GeometricMean(), Association()]
+    assert Learned().names() == Learned(own, shrinkage=None).names()
+    parts = zip(Learned().matrices(*two_classes(0)), own, strict=True)
+    assert all(np.allclose(M, learn(one, *two_classes(0)).matrix) for M, one in parts)
 
 
 def test_learned_refuses_what_cannot_learn():
     with pytest.raises(TypeError, match=r"learners must have fit\(X, y\), got 3"):
-        Learned([3]).candidates()
+        Learned([3]).names()
     with pytest.raises(ValueError, match="shrinkage must be a number"):
-        Learned(shrinkage=[2]).candidates()
+        Learned(shrinkage=[2]).names()
 
 
 def test_memory_stays_below_the_square_of_the_rows():

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from sklearn import config_context
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -304,17 +303,6 @@ def test_numbers_have_three_digits(value, text):
 def test_plain_text_is_short_and_visible():
     assert plain("a\nb\x01") == "a b\ufffd"
     assert len(plain("n" * 100)) == 48
-
-
-def test_a_notebook_shows_delta_and_robust_risk(fitted):
-    model, _ = fitted
-    shown = model._repr_mimebundle_()["text/html"]
-    assert f"delta <b>{model.delta_:.4g}</b>" in shown
-    assert f"robust risk <b>{model.robust_risk_:.4g}</b>" in shown
-    assert model._repr_html_() == shown or "robust risk" in model._repr_html_()
-    assert "robust risk <b>" not in DROClassifier()._repr_html_()
-    with config_context(display="text"):
-        assert "text/html" not in model._repr_mimebundle_()
 
 
 def test_the_module_is_there_after_import_otdro():

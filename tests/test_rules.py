@@ -13,18 +13,18 @@ from sklearn.model_selection import StratifiedKFold
 
 from otdro import DROClassifier, DRORegressor, load, save
 from otdro.costs import Mahalanobis, Norm
-from otdro.fences import row_shares
+from otdro.design import row_shares
 from otdro.losses import Logistic, Squared
 from otdro.metrics import Learned
 from otdro.problem import Sample
-from otdro.radius.evidence import Evidence, FoldScores, radius
-from otdro.radius.folds import FoldFits, cross_validate, splits
+from otdro.radius.folds import FoldScores, cross_validate, splits
 from otdro.radius.grid import default_deltas
 from otdro.radius.rules import (
     PRIOR_SHARE,
     PRIOR_WEIGHT,
     PROFILE_SHARE,
     RULES,
+    Evidence,
     criterion,
     profile_median,
     resolve,
@@ -56,8 +56,7 @@ def evidence(cost=None, order=1, loss=None, own_loss=True):
     sample = Sample(X, [y], np.full(N, 1 / N), loss, True)
     deltas, solver = default_deltas(sample, cost, order), Exact(tol=1e-6)
     pairs = splits(sample, 5, None, 0)
-    fits = FoldFits(sample, order, solver, pairs)
-    [found] = cross_validate(fits, [cost], [[cost]] * 5, [deltas])
+    [found] = cross_validate(sample, order, solver, pairs, [cost], [[cost]] * 5, [deltas])
     return Evidence(sample, cost, order, deltas, found, own_loss)
 
 
@@ -85,7 +84,7 @@ def test_one_standard_error_takes_the_largest_delta_within_it():
 def test_profile_takes_the_least_delta_above_its_share(name):
     e = evidence(**EVIDENCE[name])
     place = RULES["profile"](e).place
-    ratio = radius(e) / profile_median(e)
+    ratio = e.radius / profile_median(e)
     assert np.all(ratio[: place + 1] >= PROFILE_SHARE)
     assert place == len(ratio) - 1 or ratio[place + 1] < PROFILE_SHARE
 
@@ -113,7 +112,7 @@ def test_auto_minimises_its_criterion(name):
     e = evidence(**EVIDENCE[name])
     values = criterion(e)
     assert RULES["auto"](e)[:2] == (values.argmin(), values.min())
-    prior = np.log(radius(e) / (PRIOR_SHARE * profile_median(e))) ** 2
+    prior = np.log(e.radius / (PRIOR_SHARE * profile_median(e))) ** 2
     assert_allclose(values - PRIOR_WEIGHT * prior, N * np.log(smoothed_loss(e, N)[0]))
 
 

@@ -8,12 +8,12 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from otdro import DROClassifier, DRORegressor
 from otdro.costs import Norm
-from otdro.fences import fenced, fenced_rows, row_shares, weighted_quantile
+from otdro.design import fenced, fenced_rows, row_shares, weighted_quantile
 from otdro.losses import Logistic
 from otdro.metrics import Blend, Diagonal, GeometricMean, Learned, Spectral, learn
 from otdro.problem import Sample
-from otdro.radius.evidence import Evidence, FoldScores
-from otdro.radius.rules import TEMPERATURE, Verdict, smoothed
+from otdro.radius.folds import FoldScores
+from otdro.radius.rules import Evidence, Verdict, smoothed
 from otdro.radius.selection import ERRORS, Trial, blend_weights, excess
 
 RNG = np.random.default_rng(3)
@@ -59,8 +59,6 @@ def test_spectral_within_classes_ignores_what_is_between():
     shifted = X + 10 * (Y > 0)[:, None]
     inside = Spectral(within=True)
     assert_allclose(inside.fit(shifted, Y).metric_, inside.fit(X, Y).metric_, atol=1e-10)
-    assert inside.needs_labels
-    assert not Spectral().needs_labels
 
 
 def test_spectral_turns_with_the_rows():
@@ -76,8 +74,6 @@ def test_blend_is_the_weighted_sum():
     assert_allclose(blend.metric_, (parts[0] + 2 * parts[1] + 5 * parts[2]) / 8, atol=1e-12)
     assert_allclose(Blend(candidates).fit(X, Y).metric_, sum(parts) / 3, atol=1e-12)
     assert_allclose(blend.weights_, [0.125, 0.25, 0.625])
-    assert blend.needs_labels
-    assert not Blend([Spectral(), Spectral(1)]).needs_labels
 
 
 def test_blend_takes_learners_of_other_libraries_and_other_blends():
@@ -125,7 +121,7 @@ def test_bad_unlabelled_rows(unlabelled, message):
 
 
 def test_unlabelled_rows_without_a_learned_cost_are_said_to_be_useless():
-    with pytest.warns(UserWarning, match="has a use for unlabelled rows"):
+    with pytest.warns(UserWarning, match="has no use for unlabelled rows"):
         DROClassifier(cost="euclidean", delta=0.1).fit(X, Y, unlabelled=U)
 
 
@@ -191,14 +187,14 @@ def _trial(value, scores, slope=1.0, repeats=1):
     scores = np.asarray(scores, dtype=float)[:, None]
     rows = [np.array([f % (len(scores) // repeats)]) for f in range(len(scores))]
     folds = FoldScores(scores, rows, [])
-    return Trial("", Norm(2), np.ones(1), folds, Verdict(0, value, TEMPERATURE, slope))
+    return Trial("", Norm(2), np.ones(1), folds, Verdict(0, value, 1.0, slope))
 
 
 def test_weights_fall_with_the_excess():
     scores, values = np.arange(5.0), np.array([0.0, 3.0, -3.0, -2.0])
     found = [_trial(value, scores) for value in values]
     # equal scores in all folds: the difference has no error, so that gains count in full
-    assert_allclose(np.diff(np.log(blend_weights(found))), -np.diff(values) / TEMPERATURE)
+    assert_allclose(np.diff(np.log(blend_weights(found))), -np.diff(values))
 
 
 def test_a_gain_counts_beyond_its_errors_and_a_loss_in_full():
@@ -214,7 +210,6 @@ def test_a_gain_counts_beyond_its_errors_and_a_loss_in_full():
 
 def test_repeated_folds_and_single_ones_say_nothing_of_the_error():
     mine, its = _trial(0.0, [0.0, 1.0, 3.0] * 4, repeats=4), _trial(0.0, [0.0] * 12, repeats=4)
-    assert mine.folds.repeats == 4
     once = np.std([0.0, 1.0, 3.0] * 4, ddof=1) / np.sqrt(3)
     assert_allclose(mine.folds.paired_error(0, its.folds, 0), once)
     # one fold has no error that could be known: no gain counts
@@ -313,6 +308,5 @@ def test_one_bad_cell_does_not_decide_on_delta(n, cell, cost):
 
 
 def test_candidates_of_one_class_have_names_of_their_own():
-    candidates = Learned([Spectral(), Spectral(0.75, shrinkage=0.5)]).candidates()
-    names = [each.name for each in candidates]
+    names = Learned([Spectral(), Spectral(0.75, shrinkage=0.5)]).names()
     assert names == ["Euclidean", "Spectral, shrinkage 0.5", "Spectral(power=0.75), shrinkage 0.5"]

@@ -729,7 +729,6 @@ def test_columns_of_new_rows_are_checked(rows, tmp_path):
         found.predict(chunks_of(X[:, :4].copy(), y))
     signs = np.where(y == "yes", 1, -1)
     for ball, loss, coef, words in (
-        (Ball(Norm(2), 0.1, 1, label_cost=1.0), "logistic", np.ones(D), "no price of labels"),
         (Ball(Norm(2), 0.1, 1), "logistic", np.ones(D - 1), "coef has 4 entries but X has 5"),
         (Ball(Norm(2), 0.1, 1), "squared_hinge", np.ones(D), "order=1 needs a Lipschitz loss"),
         (Ball(Norm(2), 0.1, 2), "logistic", np.ones((3, D)), "softmax model, which needs"),

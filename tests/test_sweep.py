@@ -11,7 +11,7 @@ from otdro import DROClassifier
 from otdro.costs import Mahalanobis, Norm
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem, Sample
-from otdro.radius.folds import ALL_UP_TO, COMPARE_ON, compared, splits
+from otdro.radius.folds import COMPARE_ON, compared, splits
 from otdro.radius.grid import default_deltas
 from otdro.solvers import Exact
 from solving import solution
@@ -190,7 +190,7 @@ def test_a_fit_of_many_rows_is_certified_and_its_path_is_whole():
 
 
 def test_few_rows_are_compared_whole_and_many_in_part():
-    X, y = rows(ALL_UP_TO)
+    X, y = rows(2 * COMPARE_ON)
     sample = sample_of(X, y)
     folds = splits(sample, 5, None, 0)
     assert compared(sample, folds)[0] is sample

@@ -192,13 +192,6 @@ def _is_everything(index: Array, size: int) -> bool:
     return np.array_equal(np.arange(size)[index], np.arange(size))
 
 
-def flatnonzero(mask: Any) -> Any:
-    """Return the numbers of the true entries."""
-    return (
-        np.flatnonzero(mask) if isinstance(mask, np.ndarray) else namespace(mask).nonzero(mask)[0]
-    )
-
-
 def entries(x: Any, *index: Array) -> Array:
     """Return the entries of x at NumPy places along its last axes, as NumPy."""
     if isinstance(x, np.ndarray):

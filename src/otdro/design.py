@@ -33,55 +33,6 @@ from .memory import require_dense
 
 Array = NDArray[Any]
 
-#: The share of rows with an entry in a sparse column above which products may take it as dense.
-DENSE_COLUMN = 0.1
-#: The passes over a matrix of products from which they do.
-DENSE_FROM = 8
-
-
-def pair_products(X: Any, most: int) -> Any:
-    """Return the products of all pairs of entries of each CSR row, (n, d^2); None above most."""
-    n, d = X.shape
-    count = np.diff(X.indptr)
-    if int(np.sum(count.astype(float) ** 2)) > most:
-        return None
-    pairs = np.repeat(count, count)
-    left = np.repeat(np.arange(X.nnz), pairs)
-    first = np.repeat(np.repeat(X.indptr[:-1], count), pairs)
-    right = first + np.arange(len(left)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    place = X.indices[left].astype(np.int64) * d + X.indices[right]
-    row = np.repeat(np.arange(n), count**2)
-    value = X.data[left].astype(float) * X.data[right]
-    return sparse.csr_array((value, (row, place)), shape=(n, d**2))
-
-
-def row_products(X: Any, rows: slice) -> Array:
-    """Return XX' of CSR rows, or some of its rows.
-
-    Columns in which more than ``DENSE_COLUMN`` of the rows have an entry are a dense block, where
-    that spares many passes over XX': a column of c entries adds c^2 products.
-    """
-    n, d = X.shape
-    # what certificates rest on is added up in float64
-    X = X.astype(np.float64, copy=False)
-    filled = np.bincount(X.indices, minlength=d) / n
-    thick = filled > DENSE_COLUMN
-    if np.sum(filled[thick] ** 2) < DENSE_FROM:
-        return written_product(X if rows == slice(None) else X[rows], X.T)
-    heavy = thick[X.indices]
-    thin = _entries(X, ~heavy, X.indices, d)
-    K = written_product(thin if rows == slice(None) else thin[rows], thin.T)
-    place = (np.cumsum(thick) - 1).astype(X.indices.dtype)
-    block = _entries(X, heavy, place[X.indices], int(thick.sum())).toarray()
-    K += block[rows] @ block.T
-    return K
-
-
-def _entries(X: Any, kept: Array, columns: Array, d: int) -> Any:
-    """Return the CSR matrix of some entries of another, in columns 0 to d of their own."""
-    ends = np.append(0, np.cumsum(kept))[X.indptr].astype(X.indptr.dtype)
-    return sparse.csr_array((X.data[kept], columns[kept], ends), shape=(X.shape[0], d))
-
 
 def written_product(A: Any, B: Any) -> Array:
     """Return AB of two sparse matrices as a dense float64 array.
@@ -101,10 +52,6 @@ FEW_ROWS_UP_TO = 256
 PRODUCTS_UP_TO = 2_000_000
 #: Bytes of a block of rows that is cast, centred or scaled at a time.
 BLOCK_BYTES = 2**21
-#: Entries, with zeros, up to which sparse rows are written out for a Gram matrix.
-SHORT_UP_TO = 500_000
-#: The share of entries that are not zero from which that is faster.
-SHORT_SHARE = 0.1
 
 
 def is_wide(X: Any) -> bool:
@@ -279,19 +226,11 @@ class Design:
         return 1e-2 if self._away and self.X.dtype != namespace(self.X).float64 else 1e-4
 
     def _sparse_moments(self, D: Array) -> tuple[Array, Array]:
-        """Return X' diag(D) X and X'D; a few rows that are not very sparse are written out."""
-        entries = self.n * self.d
-        if entries <= SHORT_UP_TO and self.X.nnz >= SHORT_SHARE * entries:
-            return self._written._dense_moments(D, center=False)
+        """Return X' diag(D) X and X'D."""
         X = self.X.tocsr()
         values = X.data * np.repeat(D, np.diff(X.indptr))
         scaled = sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
         return written_product(self._transposed, scaled), np.asarray(self._transposed @ D)
-
-    @cached_property
-    def _written(self) -> Design:
-        """The rows x of a few sparse ones, written out."""
-        return Design(as_float(as_dense(self.X)))
 
     def _dense_moments(self, D: Array, center: bool) -> tuple[Array, Array]:
         """Return X' diag(D) X and X'D, of centred rows if asked; equal entries of D scale both."""
@@ -317,18 +256,14 @@ class Design:
         B = D.shape[1]
         if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
             return numpy(D.T @ self._row_products).reshape(B, self.d, self.d)
-        if self._away or (self.sparse and self._products is None):
+        if self._away or self.sparse:
             return np.stack([self.gram(D[:, b]) for b in range(B)])
         G = np.zeros((B, self.d, self.d))
-        if self.sparse:
-            G += np.asarray(self._products @ D).T.reshape(B, self.d, self.d)
-            self._centre_batch(G, D)
-        else:
-            step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
-            for rows, block in self._blocks(center=True):
-                for b in range(0, B, step):
-                    W = D[rows, b : b + step].T[:, None, :]
-                    G[b : b + step] += (block.T[None] * W) @ block
+        step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
+        for rows, block in self._blocks(center=True):
+            for b in range(0, B, step):
+                W = D[rows, b : b + step].T[:, None, :]
+                G[b : b + step] += (block.T[None] * W) @ block
         if self.factor is None:
             return G
         return np.swapaxes(self.factor, -1, -2) @ G @ self.factor
@@ -338,23 +273,6 @@ class Design:
         """The products of all pairs of entries of each row z_i, shape (n, d^2)."""
         Z = self.dense()
         return (Z[:, :, None] * Z[:, None, :]).reshape(self.n, -1)
-
-    def _centre_batch(self, G: Array, D: Array) -> None:
-        """Turn X'DX into that of centred rows, for every column of D."""
-        if self.center is None:
-            return
-        c, s = self.center, np.asarray(self._transposed @ D).T
-        cross = s[:, :, None] * c
-        G += D.sum(axis=0)[:, None, None] * np.outer(c, c) - cross - np.swapaxes(cross, 1, 2)
-
-    @cached_property
-    def _products(self) -> Any:
-        """The products of all pairs of entries of each sparse row, shape (d^2, n); None if many.
-
-        With them the Gram matrices of many weights are one sparse product.
-        """
-        found = pair_products(self.X.tocsr(), PRODUCTS_UP_TO)
-        return None if found is None else found.T
 
     def squared_norms(self) -> Array:
         """Return |z_i|^2 of every row."""
@@ -373,7 +291,9 @@ class Design:
     def kernel(self, rows: slice = slice(None)) -> Array:
         """Return ZZ', shape (n, n), or some of its rows."""
         if self.sparse and self.factor is None:
-            K = row_products(self.X, rows)
+            # what certificates rest on is added up in float64
+            X = self.X.astype(np.float64, copy=False)
+            K = written_product(X if rows == slice(None) else X[rows], X.T)
             if self.center is not None:
                 # (x - c)'(y - c) = x'y - x'c - c'y + c'c
                 s = self.X @ self.center
@@ -542,3 +462,93 @@ def _kernel_space(design: Design) -> tuple[Design, Span]:
     # eigenvectors come column by column, products read rows
     rows = np.ascontiguousarray(Z) if isinstance(Z, np.ndarray) else Z
     return Design(rows), KernelSpan(design, U[:, keep] / s)
+
+
+# How far out a row or a number may count: beyond a fence it is taken as lying on the fence.
+
+#: The fence about a centre, in medians of the distance from it.
+ROW_FENCE = 6.0
+#: The fence about 0, in upper quartiles of the size.
+NUMBER_FENCE = 4.0
+#: Rounds in which centre and fence settle at most; each takes most of an outlier's pull away.
+ROUNDS = 20
+
+
+def row_shares(X: Any, weights: Array | None = None) -> tuple[Array, Array]:
+    r"""Return the centre c and :math:`f_i = \min(1, r/\|x_i - c\|)`, r = 6 medians of the distance.
+
+    The row :math:`c + f_i(x_i - c)` is on or inside the fence of radius r, and
+    :math:`c = \sum_i \pi_i f_i x_i / \sum_i \pi_i f_i`: Huber's estimate of the centre.
+    """
+    n = X.shape[0]
+    pi = full(n, 1 / n, X) if weights is None else weights / weights.sum()
+    f = full(n, 1.0, X)
+    for _ in range(ROUNDS):
+        center = Design(X).adjoint(pi * f) / float(pi @ f)
+        distance = Design(X, center=center).squared_norms() ** 0.5
+        fence = ROW_FENCE * float(weighted_quantile(distance[:, None], pi, 0.5)[0])
+        if fence == 0:
+            # half of the rows are one row: nothing says what is far
+            return center, full(n, 1.0, X)
+        before, f = f, fence / namespace(distance).maximum(distance, fence)
+        if (before == f).all():
+            break
+    return center, f
+
+
+def fenced_rows(X: Any) -> Any:
+    """Return the rows, those outside the fence of ``row_shares`` moved onto it.
+
+    Sparse rows are drawn to 0 and not to the centre, so that they stay sparse: they are then no
+    farther from the centre than the fence plus the centre's own length.
+    """
+    center, f = row_shares(X)
+    if f.min() == 1:
+        return X
+    if hasattr(X, "toarray"):
+        return sparse.csr_array(X.multiply(f[:, None]))
+    center = beside(center, X)
+    return center + f[:, None] * (X - center)
+
+
+def fenced(v: Array, weights: Array) -> Array:
+    """Return v (n, m), in each column cut at 4 upper quartiles of the size on either side."""
+    fence = NUMBER_FENCE * weighted_quantile(abs(v), weights, 0.75)
+    xp = namespace(v)
+    # a column of which three quarters are 0 has no scale
+    fence = xp.where(fence > 0, fence, np.inf)
+    return xp.minimum(xp.maximum(v, -fence), fence)
+
+
+def column_spreads(X: Array, weights: Array) -> tuple[Array, Array]:
+    """Return the standard deviations of the columns, each fenced about its median, and whether
+    the column has upper quartiles of its own: one of which three quarters are one number has none.
+
+    Its fence is six medians of the deviations that are not 0, as of an indicator its few ones.
+    """
+    v = X - weighted_quantile(X, weights, 0.5)
+    size = abs(v)
+    fence = NUMBER_FENCE * weighted_quantile(size, weights, 0.75)
+    has_quartiles = fence > 0
+    for j in np.flatnonzero(~has_quartiles):
+        away = (size[:, j] > 0) & (weights > 0)
+        if away.any():
+            fence[j] = ROW_FENCE * weighted_quantile(size[away, j, None], weights[away], 0.5)[0]
+    v = np.clip(v, -fence, fence)
+    pi = weights / weights.sum()
+    return np.sqrt(pi @ (v - pi @ v) ** 2), has_quartiles
+
+
+def weighted_quantile(v: Array, weights: Array, q: float) -> Array:
+    """Return the least value in each column of v (n, m) below which the weights reach q."""
+    xp = namespace(v)
+    if len(weights) and weights.min() == weights.max():
+        last = max(int(np.ceil(q * len(weights) * (1 - 1e-12))) - 1, 0)
+        ordered = np.partition(v, last, axis=0) if xp is np else xp.sort(v, axis=0)
+        return ordered[last]
+    order = xp.argsort(v, axis=0)
+    # rounding must not lift the quantile of equal weights by a place
+    reached = weights[order].cumsum(0) >= q * weights.sum() * (1 - 1e-12)
+    place = xp.take_along_axis(order, xp.argmax(as_float(reached), axis=0)[None], axis=0)
+    quantile: Array = xp.take_along_axis(v, place, axis=0)[0]
+    return quantile

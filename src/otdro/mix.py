@@ -34,15 +34,14 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 from .design import as_dense, model_scores
 from .estimators import DROClassifier, DRORegressor
 from .estimators.base import DROEstimator
-from .estimators.parameters import check_weights, class_codes, normalise, require_classes
+from .estimators.parameters import class_codes, require_classes
 from .inspection.linear import COMPARED_ROWS, read
 from .losses import Logistic, Loss, Softmax, Squared
 from .pairs import generator
 from .problem import Problem, Sample
-from .radius.checks import check_groups
-from .radius.evidence import design_effect
-from .radius.folds import Split, splits
-from .radius.rules import REPEAT_UP_TO, REPEATS
+from .radius.checks import check_groups, check_weights, normalise
+from .radius.folds import REPEAT_UP_TO, REPEATS, Split, splits
+from .radius.rules import design_effect
 from .worst_case import robust_risk_of
 
 Array = NDArray[Any]

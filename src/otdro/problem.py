@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .arrays import class_masses, full, library, mass, namespace, pick
 from .costs import Cost, Geometry
-from .fences import row_shares
+from .design import row_shares
 from .losses import Loss
 from .pairs import DIGITS, sketch
 

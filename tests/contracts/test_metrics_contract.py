@@ -199,10 +199,10 @@ def test_figure_1b(learner):
 
 
 def test_every_learner_can_be_a_candidate(learner, data):
-    costs = Learned([learner], shrinkage=[0.1, 0.5, 1.0]).costs(*data)
-    assert len(costs) == 3
+    matrices = Learned([learner], shrinkage=[0.1, 0.5, 1.0]).matrices(*data)
+    assert len(matrices) == 2
     learner.fit(*data)
-    assert_allclose(costs[2].matrix, learner.shrunk(0.5))
+    assert_allclose(matrices[1], learner.shrunk(0.5))
 
 
 @pytest.mark.parametrize("name", metrics.__all__)
@@ -216,4 +216,4 @@ def test_no_parameter_of_a_learner_takes_what_it_is_not(name):
             learner = kind(**required | {parameter.name: bad})
             # "one candidate" is said of candidates
             with pytest.raises((ValueError, TypeError), match=parameter.name.removesuffix("s")):
-                learner.candidates() if name == "Learned" else learner.fit(X, y)
+                learner.names() if name == "Learned" else learner.fit(X, y)

@@ -1,7 +1,7 @@
 """Rows that come in chunks: larger than memory, or on many machines."""
 
-from .base import Array, Chunk, Chunks, Job, Sums
-from .dask import column_names, is_dask, map_rows
+from .base import Array, Chunk, Chunks, Job, Sums, is_dask
+from .dask import column_names, map_rows
 from .opening import in_chunks, open_rows, read_target
 from .parquet import parquet
 

@@ -199,3 +199,13 @@ def require_numbers(dtype: np.dtype[Any], where: str) -> None:
     """Refuse rows that hold no numbers."""
     if dtype.kind not in "fiub":
         raise ValueError(f"{where} holds {dtype}, not numbers: encode such columns first.")
+
+
+def is_dask(X: Any) -> bool:
+    """Whether an object is a Dask collection, without importing dask."""
+    return hasattr(X, "__dask_graph__")
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether an array is, or is a view of, a file that numpy maps into memory."""
+    return isinstance(X, np.memmap) and getattr(X, "_mmap", None) is not None

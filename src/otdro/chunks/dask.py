@@ -9,16 +9,23 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _get_feature_names
 
-from .base import BESIDE, Array, Chunk, Chunks, Job, Sums, add, apply, checked, require_numbers
+from .base import (
+    BESIDE,
+    Array,
+    Chunk,
+    Chunks,
+    Job,
+    Sums,
+    add,
+    apply,
+    checked,
+    is_dask,
+    require_numbers,
+)
 from .memmap import column
 
 #: Sums that are added in one task; the tree is fixed, and with it the rounding.
 FAN_IN = 8
-
-
-def is_dask(X: Any) -> bool:
-    """Whether an object is a Dask collection, without importing dask."""
-    return hasattr(X, "__dask_graph__")
 
 
 class DaskRows(Chunks):

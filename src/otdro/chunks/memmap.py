@@ -13,12 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import BESIDE, CHUNK_BYTES, Array, Chunk, Chunks, require_numbers
-
-
-def is_mapped(X: Any) -> bool:
-    """Whether an array is, or is a view of, a file that numpy maps into memory."""
-    return isinstance(X, np.memmap) and getattr(X, "_mmap", None) is not None
+from .base import BESIDE, CHUNK_BYTES, Array, Chunk, Chunks, is_mapped, require_numbers
 
 
 def read(X: Any, start: int, stop: int) -> Array:

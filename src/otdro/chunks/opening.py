@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .base import BESIDE, Array, Chunk, Chunks, Sums
-from .dask import DaskRows, is_dask
-from .memmap import MappedRows, RowsBeside, is_mapped
+from .base import BESIDE, Array, Chunk, Chunks, Sums, is_dask, is_mapped
+from .dask import DaskRows
+from .memmap import MappedRows, RowsBeside
 from .parquet import ParquetRows
 
 #: Bytes of a mapped file above which it is read in chunks: below, a fit in memory is faster and

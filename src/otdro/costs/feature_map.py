@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
@@ -39,7 +36,7 @@ class FeatureMap(Cost):
         fitted on the features by ``learn``; of many features it leaves a diagonal and a few
         directions.
     jacobian : callable or None
-        X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for polynomials, else
+        X of shape (n, d) to dPhi/dx of shape (n, l, d). None: analytic for "quadratic", else
         central differences.
     linearised : bool
         Whether the squared cost is linearised at each row, (u - x)'A(x)(u - x) with A = J'Lam J:
@@ -103,7 +100,8 @@ class FeatureMap(Cost):
     def map(self, X: Array) -> Array:
         """Return Phi(X)."""
         if isinstance(self.features, str):
-            return quadratic(X.shape[1]).map(X)
+            j, k = np.triu_indices(X.shape[1])
+            return np.column_stack([X, X[:, j] * X[:, k]])
         features = self.features.transform(X)
         if hasattr(features, "toarray"):
             features = features.toarray()
@@ -128,12 +126,25 @@ class FeatureMap(Cost):
         """Return the matrix of distances between the rows of U and the rows of V."""
         return np.asarray(cdist(self.transform(U), self.transform(V)))
 
+    @property
+    def _analytic(self) -> bool:
+        """Whether derivatives are those of the quadratic features, which have formulas."""
+        return isinstance(self.features, str) and self.jacobian is None
+
     def derivative(self, X: Array) -> Array:
         """Return the Jacobian of Phi at the rows of X, shape (n, l, d)."""
         if self.jacobian is not None:
             return np.asarray(self.jacobian(X), dtype=float)
-        monomials = self._monomials(X.shape[1])
-        return central(self.map, X) if monomials is None else monomials.jacobian(X)
+        if not self._analytic:
+            return central(self.map, X)
+        d = X.shape[1]
+        j, k = np.triu_indices(d)
+        product = d + np.arange(len(j))
+        J = np.zeros((len(X), d + len(j), d))
+        J[:, np.arange(d), np.arange(d)] = 1
+        J[:, product, j] += X[:, k]
+        J[:, product, k] += X[:, j]
+        return J
 
     def price(self, U: Array, X: Array, order: int = 2) -> Array:
         """Return ||Phi(u) - Phi(x)||_Lam^order for rows u, x."""
@@ -144,10 +155,10 @@ class FeatureMap(Cost):
     def price_gradient(self, U: Array, X: Array, order: int = 2) -> Array:
         """Return the gradient of the squared cost, 2 J(u)'Lam (Phi(u) - Phi(x))."""
         push = 2 * self._weighted(self.map(U) - self.map(X))
-        monomials = self._monomials(U.shape[1])
-        if monomials is not None:
-            return monomials.pull(U, push)
-        return np.asarray(np.einsum("nld,nl->nd", self.derivative(U), push))
+        if not self._analytic:
+            return np.asarray(np.einsum("nld,nl->nd", self.derivative(U), push))
+        linear, S = gradient_of_quadratic(push, U.shape[1])
+        return np.asarray(linear + np.einsum("nde,ne->nd", S, U))
 
     def shape(self, X: Array) -> Array:
         """Return A(x) = J'Lam J, the local matrix of the squared cost, shape (n, d, d)."""
@@ -178,139 +189,38 @@ class FeatureMap(Cost):
         diagonal, F = self._parts()
         return np.asarray(v * diagonal if F is None else v * diagonal + (v @ F) @ F.T)
 
-    def _monomials(self, n_features: int) -> Monomials | None:
-        """Return the features as products of columns, None where they are something else."""
-        if self.jacobian is not None:
-            return None
-        if isinstance(self.features, str):
-            return quadratic(n_features)
-        powers = getattr(self.features, "powers_", None)
-        return None if powers is None else Monomials.of_powers(powers)
-
     def _local(self, X: Array) -> Array:
         """Return J'diag(a)J + (J'F)(J'F)', a matrix per row; the rows go in blocks."""
         n, d = X.shape
-        monomials = self._monomials(d)
         size = self.map(X[:1]).shape[1]
-        # the Jacobian of a polynomial is sparse
-        step = max(1, BLOCK // (size if monomials is not None else size * d))
+        a, F = self._parts()
+        F = np.empty((size, 0)) if F is None else F
+        if self._analytic:
+            linear, S = gradient_of_quadratic(np.broadcast_to(a, size), d)
+            constant, T = gradient_of_quadratic(F.T, d)
         A = np.empty((n, d, d))
+        step = max(1, BLOCK // (size * d))
         for start in range(0, n, step):
             rows = X[start : start + step]
-            A[start : start + step] = self._local_block(rows, monomials)
+            if self._analytic:
+                # (e_j x_k + e_k x_j)(e_j x_k + e_k x_j)' of every product, with its price
+                block = S * rows[:, :, None] * rows[:, None, :]
+                block[:, np.arange(d), np.arange(d)] += linear + rows**2 @ S
+                pulled = constant.T + np.moveaxis(rows @ T, 0, -1)
+            else:
+                J = np.swapaxes(self.derivative(rows), 1, 2)
+                block = (J * a) @ np.swapaxes(J, 1, 2)
+                pulled = J @ F
+            A[start : start + step] = block + pulled @ np.swapaxes(pulled, 1, 2)
         return A
 
-    def _local_block(self, X: Array, monomials: Monomials | None) -> Array:
-        diagonal, F = self._parts()
-        if monomials is None:
-            J = np.swapaxes(self.derivative(X), 1, 2)
-            A: Array = (J * diagonal) @ np.swapaxes(J, 1, 2)
-            pulled = None if F is None else J @ F
-        else:
-            A = monomials.gram(X, diagonal)
-            pulled = None if F is None else np.stack([*monomials.pulled(X, F)])
-        return A if pulled is None else A + pulled @ np.swapaxes(pulled, 1, 2)
 
+def gradient_of_quadratic(v: Array, d: int) -> tuple[Array, Array]:
+    """Return g and S with gradient g + S x of v'Phi(x), Phi the features x_j and x_j x_k, j <= k.
 
-@dataclass(frozen=True, eq=False)
-class Monomials:
-    """Products of columns: feature m is that of the columns in line m of ``columns`` (l, D).
-
-    The number ``d`` in a line, one beyond the last column, stands for the factor 1. The derivative
-    of a product is a sum over its places s in the line: the product of the other factors, at the
-    column in place s.
+    ``v`` has the features along its last axis, g has shape (..., d) and S (..., d, d).
     """
-
-    columns: Array
-    d: int
-
-    @classmethod
-    def of_powers(cls, powers: Array) -> Monomials:
-        """Return the products of x_j^p_j for every line p of ``powers`` (l, d)."""
-        size, d = powers.shape
-        degree = powers.sum(axis=1)
-        columns = np.full((size, max(int(degree.max()), 1)), d)
-        used = np.arange(columns.shape[1]) < degree[:, None]
-        columns[used] = np.repeat(np.tile(np.arange(d), size), powers.ravel())
-        return cls(columns, d)
-
-    def map(self, X: Array) -> Array:
-        """Return the features, shape (n, l)."""
-        return np.asarray(np.prod(self._factors(X), axis=0))
-
-    def jacobian(self, X: Array) -> Array:
-        """Return the derivatives, shape (n, l, d)."""
-        size = len(self.columns)
-        J = np.zeros((len(X), size, self.d + 1))
-        for place, slope in enumerate(self._slopes(X)):
-            J[:, np.arange(size), self.columns[:, place]] += slope
-        return J[..., : self.d]
-
-    def pull(self, X: Array, push: Array) -> Array:
-        """Return the rows J(x)'p, p the rows of ``push`` (n, l)."""
-        total = np.zeros(X.shape)
-        for at, slope in zip(self._column_of_place, self._slopes(X), strict=True):
-            total += (slope * push) @ at
-        return total
-
-    def gram(self, X: Array, weights: Array) -> Array:
-        """Return J(x)'diag(weights)J(x) of every row, shape (n, d, d)."""
-        total = np.zeros((len(X), self.d**2))
-        slopes = list(self._slopes(X))
-        for s, first in enumerate(slopes):
-            weighted = first * weights
-            for t, second in enumerate(slopes):
-                total += (weighted * second) @ self._columns_of_two_places[s][t]
-        return total.reshape(-1, self.d, self.d)
-
-    def pulled(self, X: Array, F: Array) -> Iterator[Array]:
-        """Yield J(x)'F of every row, shape (d, k); F has shape (l, k)."""
-        size = len(self.columns)
-        column = self.columns.T.ravel()
-        order = np.argsort(column, kind="stable")
-        order = order[column[order] < self.d]
-        ends = np.cumsum(np.bincount(column[order], minlength=self.d))
-        indptr, indices = np.append(0, ends), order % size
-        for slopes in np.concatenate([*self._slopes(X)], axis=1):
-            # J(x)' in sparse rows
-            J = sparse.csr_array((slopes[order], indices, indptr), shape=(self.d, size))
-            yield J @ F
-
-    def _factors(self, X: Array) -> list[Array]:
-        """Return the factors in every place, each of shape (n, l)."""
-        wide = np.column_stack([X, np.ones(len(X))])
-        return [wide[:, column] for column in self.columns.T]
-
-    def _slopes(self, X: Array) -> Iterator[Array]:
-        """Yield the product of the factors in all other places, for every place."""
-        factors = self._factors(X)
-        ones = np.ones((len(X), len(self.columns)))
-        for place in range(len(factors)):
-            others = factors[:place] + factors[place + 1 :]
-            yield np.prod(others, axis=0) if others else ones
-
-    @cached_property
-    def _column_of_place(self) -> list[Any]:
-        """Matrices (l, d), one for each place, with 1 at the column of each feature."""
-        return [self._selector(column, self.d, column < self.d) for column in self.columns.T]
-
-    @cached_property
-    def _columns_of_two_places(self) -> list[list[Any]]:
-        """Matrices (l, d^2), one for every two places, with 1 at the pair of columns."""
-        d = self.d
-        return [
-            [self._selector(i * d + j, d**2, (i < d) & (j < d)) for j in self.columns.T]
-            for i in self.columns.T
-        ]
-
-    def _selector(self, at: Array, width: int, real: Array) -> Any:
-        lines = np.flatnonzero(real)
-        ones = np.ones(len(lines))
-        return sparse.csr_array((ones, (lines, at[lines])), shape=(len(at), width))
-
-
-@cache
-def quadratic(d: int) -> Monomials:
-    """Return the features x_j and x_j x_k, j <= k, of d columns."""
-    linear = np.column_stack([np.arange(d), np.full(d, d)])
-    return Monomials(np.vstack([linear, np.column_stack(np.triu_indices(d))]), d)
+    j, k = np.triu_indices(d)
+    S = np.zeros((*v.shape[:-1], d, d))
+    S[..., j, k] = v[..., d:]
+    return v[..., :d], S + np.swapaxes(S, -1, -2)

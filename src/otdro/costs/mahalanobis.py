@@ -17,6 +17,9 @@ from sklearn.base import clone
 from .base import Array, Cost
 from .norm import unit
 
+#: The largest difference across the diagonal, relative to the largest entry, that is rounding.
+SYMMETRIC = 1e-10
+
 
 class Mahalanobis(Cost):
     r"""Cost :math:`\sqrt{(u-x)'\Lambda(u-x)}` with the positive definite matrix Lambda as given.
@@ -50,38 +53,63 @@ class Mahalanobis(Cost):
         """Whether the matrix is a ``LowRank``."""
         return is_structured(self.matrix)
 
-    @property
-    def _definite(self) -> Written | LowRank:
-        return self.matrix if self.structured else Written(self.matrix)
-
     def check(self, n_features: int) -> None:
         """Refuse a matrix that is not square, symmetric, positive definite or of another size."""
-        matrix = self._definite
-        if matrix.shape[0] != n_features:
+        L = self.factor()
+        if L.shape[0] != n_features:
             raise ValueError(
-                f"the cost matrix has shape {matrix.shape} but X has {n_features} features."
+                f"the cost matrix has shape {np.shape(self.matrix)} but X has {n_features} "
+                "features."
             )
-        self.factor()
 
     def factor(self) -> Array | StructuredFactor:
-        """Return L with LL' = Lambda: lower triangular, or as structured as the matrix is."""
-        return self._definite.factor
+        """Return L with LL' = Lambda: lower triangular, or as structured as the matrix is.
+
+        A matrix that is not symmetric or not positive definite is refused.
+        """
+        if self.structured:
+            return self.matrix.factor
+        entries = np.asarray(self.matrix, dtype=float)
+        if entries.ndim != 2 or entries.shape[0] != entries.shape[1]:
+            raise ValueError(f"the cost matrix must be square, got shape {entries.shape}.")
+        if not np.isfinite(entries).all():
+            raise ValueError("the cost matrix has NaN or infinite entries.")
+        asymmetry = np.abs(entries - entries.T).max()
+        if asymmetry > SYMMETRIC * np.abs(entries).max():
+            raise ValueError(
+                f"the cost matrix must be symmetric; entries differ by up to {asymmetry:.3g}."
+            )
+        try:
+            return np.linalg.cholesky(entries)
+        except np.linalg.LinAlgError:
+            smallest = np.linalg.eigvalsh(entries)[0]
+            raise ValueError(
+                "the cost matrix must be positive definite; its smallest eigenvalue is "
+                f"{smallest:.3g}. Shrink it towards the identity: (1 - eta) * matrix + eta * I."
+            ) from None
 
     def norm(self, v: Array) -> Array:
         """Return ||L'v||_2."""
         return np.linalg.norm(self.transform(v), axis=-1)
 
     def dual_norm(self, w: Array) -> Array:
-        """Return the root of w'Lambda^-1 w."""
-        return self._definite.dual_norm(np.asarray(w, dtype=float))
+        """Return ||L^-1 w||_2, the root of w'Lambda^-1 w."""
+        w = np.asarray(w, dtype=float)
+        if self.structured:
+            return self.matrix.dual_norm(w)
+        return np.linalg.norm(triangular_solution(self.factor(), w), axis=-1)
 
     def direction(self, w: Array) -> Array:
-        """Return Lambda^-1 w over the dual norm."""
-        return self._definite.direction(np.asarray(w, dtype=float))
+        """Return Lambda^-1 w over the dual norm: L^-T u with u = L^-1 w/||L^-1 w||."""
+        w = np.asarray(w, dtype=float)
+        if self.structured:
+            return self.matrix.direction(w)
+        L: Any = self.factor()
+        return triangular_solution(L, unit(triangular_solution(L, w)), trans="T")
 
     def transform(self, X: Array) -> Array:
         """Return X L, whose Euclidean distances are those of this cost."""
-        return self._definite.transformed(X)
+        return self.matrix.transformed(X) if self.structured else X @ self.factor()
 
     def distance(self, U: Array, V: Array) -> Array:
         """Return the matrix of distances between the rows of U and the rows of V."""
@@ -98,56 +126,13 @@ class Mahalanobis(Cost):
         return super()._extreme_loadings(move, free)
 
 
-#: The largest difference across the diagonal, relative to the largest entry, that is rounding.
-SYMMETRIC = 1e-10
-
-
-class Written:
-    """The matrix Lam = LL' of shape (d, d), L lower triangular; along the last axis of arrays."""
-
-    def __init__(self, matrix: Any) -> None:
-        self.entries = np.asarray(matrix, dtype=float)
-        self.shape = self.entries.shape
-        if self.entries.ndim != 2 or self.shape[0] != self.shape[1]:
-            raise ValueError(f"the cost matrix must be square, got shape {self.shape}.")
-        if not np.isfinite(self.entries).all():
-            raise ValueError("the cost matrix has NaN or infinite entries.")
-
-    @cached_property
-    def factor(self) -> Array:
-        """L; a matrix that is not symmetric or not positive definite is refused."""
-        asymmetry = np.abs(self.entries - self.entries.T).max()
-        if asymmetry > SYMMETRIC * np.abs(self.entries).max():
-            raise ValueError(
-                f"the cost matrix must be symmetric; entries differ by up to {asymmetry:.3g}."
-            )
-        try:
-            return np.linalg.cholesky(self.entries)
-        except np.linalg.LinAlgError:
-            smallest = np.linalg.eigvalsh(self.entries)[0]
-            raise ValueError(
-                "the cost matrix must be positive definite; its smallest eigenvalue is "
-                f"{smallest:.3g}. Shrink it towards the identity: (1 - eta) * matrix + eta * I."
-            ) from None
-
-    def dual_norm(self, w: Array) -> Array:
-        """Return ||L^-1 w||_2, the root of w'Lam^-1 w."""
-        return np.linalg.norm(self._solved(w), axis=-1)
-
-    def direction(self, w: Array) -> Array:
-        """Return Lam^-1 w over the dual norm: L^-T u with u = L^-1 w/||L^-1 w||."""
-        return self._solved(unit(self._solved(w)), trans="T")
-
-    def transformed(self, X: Array) -> Array:
-        """Return X L."""
-        return X @ self.factor
-
-    def _solved(self, w: Array, trans: str = "N") -> Array:
-        columns = w.reshape(-1, w.shape[-1]).T
-        solution: Array = solve_triangular(  # type: ignore[call-overload]
-            self.factor, columns, lower=True, trans=trans
-        )
-        return solution.T.reshape(w.shape)
+def triangular_solution(L: Any, w: Array, trans: str = "N") -> Array:
+    """Return L^-1 w, or L^-T w, along the last axis of w."""
+    columns = w.reshape(-1, w.shape[-1]).T
+    solution: Array = solve_triangular(  # type: ignore[call-overload]
+        L, columns, lower=True, trans=trans
+    )
+    return solution.T.reshape(w.shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,18 +55,6 @@ class CostTable:
         rows = zip(self.names, self.move.tolist(), self.price.tolist(), strict=True)
         return [{"feature": name, "move": move, "price": price} for name, move, price in rows]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the whole table in lists, floats and strings."""
-        return {
-            "features": self.records(),
-            "cheapest": self._spelled(self.cheapest),
-            "most_expensive": self._spelled(self.most_expensive),
-        }
-
-    def _spelled(self, direction: Direction) -> dict[str, Any]:
-        loadings = dict(zip(self.names, direction.loadings.tolist(), strict=True))
-        return {"price": direction.price, "loadings": loadings}
-
     def __str__(self) -> str:
         title = "Price of moving one feature by one standard deviation, most expensive first"
         order = np.argsort(-self.price.round(PRICE_DIGITS), kind="stable")[:ROWS]

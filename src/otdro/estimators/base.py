@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
@@ -25,7 +25,7 @@ from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
 from ..losses import Loss
 from ..pairs import unlabelled_rows
-from ..problem import Problem, Sample, Solution
+from ..problem import Problem, Sample
 from ..progress import logger, shown, watched
 from ..radius import Choice, ConfidenceRegion, Settings, choose, confidence_region
 from ..radius.checks import check_groups, check_targets
@@ -34,7 +34,6 @@ from .parameters import (
     Targets,
     check_magnitude,
     check_offset,
-    check_pair,
     check_parameters,
     check_rows,
     open_stream,
@@ -61,8 +60,6 @@ LEARNED = 0.99
 APART = 1e3
 #: Columns that a warning names.
 NAMED = 3
-#: Classes whose risks a notebook lists.
-LISTED = 6
 
 
 class Fitted(NamedTuple):
@@ -246,8 +243,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             Places: the adversary then moves mass only to rows of X and of ``support``. None: to
             anywhere.
         unlabelled : array-like or sparse matrix of shape (n_rows, n_features), default=None
-            At least two rows without labels. They sharpen the covariance of a learned cost and,
-            where a model has probabilities, the rule "auto"; the ball is not around them.
+            At least two rows without labels. They sharpen the covariance of a learned cost; the
+            ball is not around them.
 
         Returns
         -------
@@ -276,44 +273,37 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if in_chunks(X) and reads_chunks(self, X, loss, extra):
             fitted = self._fit_chunks(X, y, loss, extra)
         else:
-            fitted = self._fit_memory(X, y, loss, extra)
-        ball, given = fitted.choice.ball, isinstance(self.delta, Real)
+            X, targets = self._validated(X, y, sample_weight, loss, support)
+            fitted = self._fit_validated(X, targets, loss, extra)
         names = names_of(fitted.classes, len(fitted.choice.solutions))
         columns = getattr(self, "feature_names_in_", None)
-        solver = self._solver()
+        solver, given = self._solver(), isinstance(self.delta, Real)
         for k, (solution, name) in enumerate(zip(fitted.choice.solutions, names, strict=True)):
             logger.info(
                 "fit%s: delta %.4g, %d iterations, robust risk %.6g, gap %.3g",
                 name,
-                ball.delta,
+                fitted.choice.ball.delta,
                 solution.n_iter,
                 solution.objective,
                 solution.gap,
             )
-            problem = fitted.problems[k] if fitted.problems else None
-            for text, category in (
-                _not_certified(solution, solver, name),
-                _separable(problem, solution),
-                _nothing_learned(problem, solution, fitted.risks[k], name, columns, given=given),
-                _constant(problem, solution, fitted.choice, name),
-            ):
-                if text:
-                    # the caller of fit: _fit, fit
-                    warnings.warn(text, category, stacklevel=3)
+            for text, category in _warnings(fitted, k, solver, name, columns, given=given):
+                # the caller of fit: _fit, fit
+                warnings.warn(text, category, stacklevel=3)
         self._store(fitted)
-
-    def _fit_memory(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
-        """Return the fit to rows in memory."""
-        X, targets = self._validated(X, y, extra["sample_weight"], loss, extra["support"])
-        return self._fit_validated(X, targets, loss, extra)
 
     def _fit_validated(self, X: Any, targets: Targets, loss: Loss, extra: dict[str, Any]) -> Fitted:
         """Return the fit to rows in memory that have been checked."""
         sample, settings, solver = self._assembled(X, targets, loss, extra)
         choice = choose(sample, solver, settings)
         problems = [sample.problem(y, choice.ball) for y in sample.ys]
-        pairs = zip(problems, choice.solutions, strict=True)
-        risks = [_empirical_risk(problem, solution) for problem, solution in pairs]
+        risks = []
+        for problem, solution in zip(problems, choice.solutions, strict=True):
+            risk = solution.mean_loss
+            if risk is None:
+                z = model_scores(X, solution.coef, solution.intercept)
+                risk = float(problem.weights @ problem.loss.value(z, problem.y))
+            risks.append(risk)
         return Fitted(sample.loss, targets.classes, choice, targets.note, risks, problems)
 
     def _assembled(
@@ -344,7 +334,19 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             targets.label_cost,
             targets.target_cost,
         )
-        settings = self._settings(
+        settings = Settings(
+            cost=self.cost,
+            order=self.order,
+            delta=self.delta,
+            cv=self.cv,
+            scoring=self.scoring,
+            rule=self.rule,
+            tolerance=self.tolerance,
+            deltas=self.deltas,
+            confidence=self.confidence,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+            estimator=self,
             y=targets.y,
             classes=targets.classes,
             groups=groups,
@@ -417,24 +419,6 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             solver.set_params(**changed)
         return solver
 
-    def _settings(self, **rows: Any) -> Settings:
-        """Return the settings of the choice of the ball: parameters, and facts about the rows."""
-        return Settings(
-            cost=self.cost,
-            order=self.order,
-            delta=self.delta,
-            cv=self.cv,
-            scoring=self.scoring,
-            rule=self.rule,
-            tolerance=self.tolerance,
-            deltas=self.deltas,
-            confidence=self.confidence,
-            n_jobs=self.n_jobs,
-            random_state=self.random_state,
-            estimator=self,
-            **rows,
-        )
-
     def _store(self, fitted: Fitted) -> None:
         choice, problems = fitted.choice, fitted.problems
         solutions = choice.solutions
@@ -479,13 +463,6 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         # and of no device: a machine without it can read the model
         kept = {name: value for name, value in state.items() if name not in ROWS}
         return {n: numpy(value) if library(value) else value for n, value in kept.items()}
-
-    def _repr_html_inner(self) -> str:
-        return str(estimator_html_repr(self)) + _fitted_figures(self)
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
-        return bundle | ({"text/html": self._repr_html_inner()} if "text/html" in bundle else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -619,7 +596,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _problem_around(self, rows: Any, k: int) -> Problem:
         """Return the k-th problem with other labelled rows, all of the same weight."""
-        X, y = check_pair(rows)
+        if not (isinstance(rows, tuple | list) and len(rows) == 2):
+            raise ValueError(f"rows must be a pair (X, y), got {type(rows).__name__}.")
+        X, y = rows
         check_places(X, y=y)
         X = validate_data(self, X, **formats(X), reset=False)
         y = beside(self._targets_of(numpy(y) if library(y) else y, k), X)
@@ -689,102 +668,75 @@ def names_of(classes: Array | None, problems: int) -> list[str]:
     return [f" of class {label!r} against the rest" for label in classes.tolist()]
 
 
-def _empirical_risk(problem: Problem, solution: Solution) -> float:
-    """Return the mean loss of the rows, by a pass over them where the method has not found it."""
-    if solution.mean_loss is not None:
-        return solution.mean_loss
-    z = model_scores(problem.X, solution.coef, solution.intercept)
-    return float(problem.weights @ problem.loss.value(z, problem.y))
+def _warnings(
+    fitted: Fitted, k: int, solver: Solver, name: str, columns: Any, *, given: bool
+) -> Iterator[tuple[str, type[Warning]]]:
+    """Yield the texts of the warnings about the k-th problem of a fit, and their categories.
 
-
-#: The text of a warning, empty for none, and its category.
-Warned = tuple[str, type[Warning]]
-
-
-def _not_certified(solution: Solution, solver: Any, name: str) -> Warned:
-    """Return the warning of a solution that did not reach its gap."""
-    text = ""
+    A gap that was not reached; a minimiser that does not exist; a model whose mean loss is hardly
+    below a constant one, either because some columns are so much larger than others that no delta
+    suits both, or because a ``given`` delta is so large that beta = 0 is optimal.
+    """
+    solution, ball = fitted.choice.solutions[k], fitted.choice.ball
     if not solution.converged:
 
         def now(parameter: str) -> str:
             value = getattr(solver, parameter, None)
             return parameter if value is None else f"{parameter} (now {value:g})"
 
-        text = (
+        yield (
             f"the fit{name} did not reach the gap asked for: {solution.message.rstrip('.')}. "
-            f"Raise {now('max_iter')}, raise {now('tol')}, or scale the columns of X."
+            f"Raise {now('max_iter')}, raise {now('tol')}, or scale the columns of X.",
+            ConvergenceWarning,
         )
-    return text, ConvergenceWarning
-
-
-def _separable(problem: Problem | None, solution: Solution) -> Warned:
-    """Return the warning of a minimiser that does not exist."""
-    text = ""
-    if problem is not None and problem.ball.delta == 0 and problem.loss.minimum_at_infinity:
-        z = model_scores(problem.X, solution.coef, solution.intercept)
-        # a margin above 0, or of several scores a label that is more likely than not
-        one = problem.loss.outputs == 1
-        even = problem.loss.value(0.0 * z, problem.y) if one else np.log(2)
-        if (problem.loss.value(z, problem.y) < even)[problem.weights > 0].all():
-            text = (
-                "the classes are separable and delta=0: no minimiser exists, the coefficients are "
-                f"those at which the risk fell below {solution.objective:.3g}. Use delta > 0."
+    zero = f"every coefficient of the fit{name} is zero: "
+    if not fitted.problems:
+        asked = solution.converged and fitted.choice.path is None and ball.delta > 0
+        if asked and not solution.coef.any():
+            yield (
+                f"{zero}from a smaller delta than {ball.delta:.4g} on the constant model is the "
+                "best answer. Use a smaller delta, or delta='cv'.",
+                UserWarning,
             )
-    return text, ConvergenceWarning
-
-
-def _constant(problem: Problem | None, solution: Solution, choice: Choice, name: str) -> Warned:
-    """Return the warning of a constant model of rows in chunks at a given delta."""
-    text, delta = "", choice.ball.delta
-    asked = solution.converged and choice.path is None and delta > 0
-    if problem is None and asked and not solution.coef.any():
-        text = (
-            f"every coefficient of the fit{name} is zero: from a smaller delta than {delta:.4g} on "
-            "the constant model is the best answer. Use a smaller delta, or delta='cv'."
-        )
-    return text, UserWarning
-
-
-def _nothing_learned(
-    problem: Problem | None,
-    solution: Solution,
-    risk: float,
-    name: str,
-    columns: Any,
-    *,
-    given: bool,
-) -> Warned:
-    """Return the warning of a model whose mean loss ``risk`` is hardly below a constant one.
-
-    Either some columns are so much larger than others that no delta suits both, or a ``given``
-    delta is so large that beta = 0 is optimal.
-    """
-    if problem is None or not solution.converged or problem.finite:
-        return "", UserWarning
-    ball = problem.ball
-    if ball.delta == 0 or not ball.cost.is_norm or risk < LEARNED * problem.constant[1]:
-        return "", UserWarning
+        return
+    problem = fitted.problems[k]
+    if ball.delta == 0:
+        if problem.loss.minimum_at_infinity:
+            z = model_scores(problem.X, solution.coef, solution.intercept)
+            # a margin above 0, or of several scores a label that is more likely than not
+            one = problem.loss.outputs == 1
+            even = problem.loss.value(0.0 * z, problem.y) if one else np.log(2)
+            if (problem.loss.value(z, problem.y) < even)[problem.weights > 0].all():
+                yield (
+                    "the classes are separable and delta=0: no minimiser exists, the coefficients "
+                    f"are those at which the risk fell below {solution.objective:.3g}. Use "
+                    "delta > 0.",
+                    ConvergenceWarning,
+                )
+        return
+    hardly = fitted.risks[k] >= LEARNED * problem.constant[1]
+    if problem.finite or not (solution.converged and ball.cost.is_norm and hardly):
+        return
     large, small = _scales(problem, columns)
-    if large:
-        return (
-            f"the model{name} is hardly better than a constant one, and the columns are of very "
-            f"different scale: {large} against {small}. A move has one price in all columns, so "
-            "scale them first, as in make_pipeline(StandardScaler(), ...)."
-        ), UserWarning
     # the threshold has a formula for one score, and for labels and targets that stay
     stays = bool(np.isinf(min(ball.label_cost, ball.target_cost)))
-    if given and stays and problem.loss.outputs == 1 and not np.any(solution.coef):
+    if large:
+        yield (
+            f"the model{name} is hardly better than a constant one, and the columns are of very "
+            f"different scale: {large} against {small}. A move has one price in all columns, so "
+            "scale them first, as in make_pipeline(StandardScaler(), ...).",
+            UserWarning,
+        )
+    elif given and stays and problem.loss.outputs == 1 and not np.any(solution.coef):
         design = Design(problem.X)
-        zero = zero_model(design, problem.y, problem.weights, problem.loss, problem.fit_intercept)
-        size = float(ball.cost.norm(zero.pull))
-        least = zero.threshold(size, problem.loss.lipschitz, ball.order)
+        at = zero_model(design, problem.y, problem.weights, problem.loss, problem.fit_intercept)
+        least = at.threshold(float(ball.cost.norm(at.pull)), problem.loss.lipschitz, ball.order)
         if 0 < least <= ball.delta:
-            return (
-                f"every coefficient of the fit{name} is zero: delta={ball.delta:.4g} is at or "
-                f"above {least:.4g}, from where on the constant model is the best answer. Use a "
-                "smaller delta, or delta='cv'."
-            ), UserWarning
-    return "", UserWarning
+            yield (
+                f"{zero}delta={ball.delta:.4g} is at or above {least:.4g}, from where on the "
+                "constant model is the best answer. Use a smaller delta, or delta='cv'.",
+                UserWarning,
+            )
 
 
 def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
@@ -805,23 +757,3 @@ def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
     large = [text for text, j in zip(spread, order, strict=True) if scale[j] > middle]
     small = [text for text, j in zip(spread, order, strict=True) if scale[j] <= middle]
     return ", ".join(large[::-1][:NAMED]), ", ".join(small[:NAMED])
-
-
-def _fitted_figures(estimator: Any) -> str:
-    """Return one line of HTML with delta and the risks of a fit, nothing before it."""
-    if not hasattr(estimator, "robust_risk_"):
-        return ""
-    figures = [
-        ("delta", estimator.delta_),
-        ("robust risk", estimator.robust_risk_),
-        ("empirical risk", estimator.empirical_risk_),
-        ("gap", estimator.gap_),
-    ]
-    shown = "; ".join(f"{name} <b>{_listed(value)}</b>" for name, value in figures)
-    return f'<p style="font-family: monospace; margin: 0.3em 0">{shown}</p>'
-
-
-def _listed(value: Any) -> str:
-    values = np.ravel(value)
-    more = ", …" if len(values) > LISTED else ""
-    return ", ".join(f"{v:.4g}" for v in values[:LISTED]) + more

@@ -28,16 +28,15 @@ from ..arrays import (
 )
 from ..chunks import is_dask
 from ..losses import Loss
+from ..radius.checks import check_weights, normalise
 from .base import DROEstimator, documented
 from .parameters import (
     Targets,
     check_labels,
-    check_weights,
     class_codes,
     fit_price,
     is_numeric,
     model_form,
-    normalise,
     require_classes,
 )
 

@@ -16,13 +16,10 @@ from sklearn.metrics import get_scorer_names
 from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, _get_feature_names
+from sklearn.utils.validation import _get_feature_names
 
 from ..arrays import (
-    as_float,
     check_places,
-    check_vector,
-    full,
     library,
     missing_entries,
     namespace,
@@ -34,7 +31,7 @@ from ..design import WRITTEN_UP_TO
 from ..losses import Loss
 from ..memory import require_memory
 from ..problem import check_price
-from ..radius.checks import check_deltas
+from ..radius.checks import LARGEST, check_deltas
 from ..radius.rules import RULES
 from ..solvers import Solver
 from ..wanted import (
@@ -157,23 +154,31 @@ def model_form(estimator: Any, loss: Loss, classes: int, support: Any) -> Form:
 
 def _lacks_softmax(estimator: Any, loss: Loss, support: Any) -> str | None:
     """Return what keeps the softmax model from being exact, and what to use instead."""
-    cost, order = estimator.cost, estimator.order
+    cost = estimator.cost
     if loss.multinomial(3) is None:
         return f"needs the logistic loss, got loss={estimator.loss!r}: use loss='logistic'"
-    if order == 2:
+    if estimator.order == 2:
         return "at order 2 has no one-dimensional inner problem: use order=1"
     if estimator.label_cost != np.inf:
         return "has no method with a price of labels: use label_cost=inf"
-    if support is not None:
-        return "needs moves to anywhere, not to a given support: leave support out"
     if isinstance(cost, Cost) and not (cost.euclidean or cost.dual_p in (1.0, np.inf)):
         return f"needs a Euclidean cost, 'l1' or 'linf', not {cost!r}: use one of them"
+    return _lacks_exact_norm(estimator, support)
+
+
+def _lacks_exact_norm(estimator: Any, support: Any) -> str | None:
+    """Return what keeps a fit from an exact solver and a norm, and what to use instead."""
+    cost, solver = estimator.cost, estimator.solver
+    if support is not None:
+        return "needs moves to anywhere, not to a given support: leave support out"
     if is_function(cost):
         return "needs a cost that is a norm, not a function: use cost='euclidean'"
+    if isinstance(cost, Cost) and not cost.is_norm:
+        return f"needs a cost that is a norm, not {cost!r}: use cost='euclidean'"
     if isinstance(estimator.delta, str) and estimator.delta == "theory":
         return "has no profile theory: use delta='cv' or a number"
-    if not takes_several_scores(estimator.solver):
-        return f"is solved exactly only, not by solver={estimator.solver!r}: use solver='auto'"
+    if not takes_several_scores(solver):
+        return f"is solved exactly only, not by solver={solver!r}: use solver='auto'"
     return None
 
 
@@ -195,26 +200,12 @@ def fit_price(estimator: Any, name: str, support: Any) -> float:
     if isinstance(price, float) and price == np.inf:
         return price
     price = check_price(price, name)
-    cost, solver, missing = estimator.cost, estimator.solver, ""
-    if support is not None:
-        missing = "needs moves to anywhere, not to a given support: leave support out"
-    elif is_function(cost):
-        missing = "needs a cost that is a norm, not a function: use cost='euclidean'"
-    elif isinstance(cost, Cost) and not cost.is_norm:
-        missing = f"needs a cost that is a norm, not {cost!r}: use cost='euclidean'"
-    elif isinstance(estimator.delta, str) and estimator.delta == "theory":
-        missing = "has no profile theory: use delta='cv' or a number"
-    elif not takes_several_scores(solver):
-        missing = f"is solved exactly only, not by solver={solver!r}: use solver='auto'"
-    if missing:
+    missing = _lacks_exact_norm(estimator, support)
+    if missing is not None:
         raise ValueError(f"{name}={price!r} {missing}, or {name}=inf.")
     return price
 
 
-#: Entries up to which sums of squares of rows, and products of two, stay finite.
-LARGEST = 1e75
-#: The largest entry from which on sums of squares of rows, and products of two, are not zero.
-SMALLEST = 1e-75
 #: The rounding of an entry at most, as a share of how far rows are apart.
 LARGEST_ROUNDING = 1e-4
 #: Rows that are looked at for that.
@@ -301,18 +292,11 @@ def check_magnitude(X: Any) -> None:
     """Refuse rows whose squares are beyond the largest number, or below the smallest."""
     if library(X) is not None:
         return
-    if isinstance(X, np.ndarray) and X.flags.forc:
-        every = X.ravel(order="K")
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = float(every @ every)
-        # one pass where two would be needed: no entry is above the sum of squares, or 1
-        if SMALLEST <= squares <= LARGEST:
-            return
     largest = max(abs(float(X.max())), abs(float(X.min())))
-    if 0 < largest < SMALLEST:
+    if 0 < largest < 1 / LARGEST:
         raise ValueError(
             f"X has entries up to {largest:.3g} only, whose squares are below the smallest number: "
-            f"scale the columns so that some are above {SMALLEST:.0g}."
+            f"scale the columns so that some are above {1 / LARGEST:.0g}."
         )
     if largest > LARGEST:
         raise ValueError(
@@ -358,53 +342,15 @@ def check_labels(y: Any) -> None:
 
 def class_codes(y: Any) -> tuple[Array, Any]:
     """Return the distinct labels, sorted, and the number of each row's label among them."""
-    if library(y) is None and y.dtype.kind not in "biuf":
+    if library(y) is None:
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
     xp = namespace(y)
-    low, high = xp.min(y), xp.max(y)
-    upper = y == high
-    # two labels need no sorting of all rows
-    if bool(low < high) and bool(xp.all(upper | (y == low))):
-        known = numpy(xp.stack([low, high]))
-        # whole numbers are labels; others are for scikit-learn to judge
-        if np.any(known != np.round(known)):
-            check_classification_targets(known)
-        return known, 1 * upper
     # the standard leaves the order of distinct values open
     known = xp.sort(xp.unique_values(y))
-    check_classification_targets(numpy(y) if library(y) is None else numpy(known))
+    check_classification_targets(numpy(known))
     return numpy(known), xp.searchsorted(known, y)
-
-
-def check_weights(X: Any, sample_weight: Any) -> Array:
-    """Return nonnegative weights of the rows, 1 each if none are given."""
-    if sample_weight is None:
-        weights: Array = full(X.shape[0], 1.0, X)
-        return weights
-    if library(X) is None:
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    else:
-        weights = as_float(check_vector(sample_weight, X, "sample_weight"))
-    if weights.min() < 0:
-        raise ValueError(f"sample_weight must be nonnegative, got {float(weights.min()):g}.")
-    return weights
-
-
-def normalise(weights: Array, name: str) -> Array:
-    """Return the weights divided by their sum; refuse a sum of 0, naming where they came from."""
-    total = weights.sum()
-    if not total > 0:
-        raise ValueError(f"{name} leaves no row with positive weight.")
-    return weights / total
-
-
-def check_pair(rows: Any) -> tuple[Any, Any]:
-    """Return (X, y); refuse what is not a pair."""
-    if not (isinstance(rows, tuple | list) and len(rows) == 2):
-        raise ValueError(f"rows must be a pair (X, y), got {type(rows).__name__}.")
-    return rows[0], rows[1]
 
 
 def require_classes(classes: Array, mass: Array) -> None:

@@ -14,9 +14,9 @@ from sklearn.utils.validation import validate_data
 from ..arrays import as_float, check_places, check_vector, formats, stays
 from ..chunks import is_dask
 from ..losses import Loss
-from ..radius.checks import check_targets
+from ..radius.checks import check_targets, check_weights, normalise
 from .base import DROEstimator, Fitted, documented
-from .parameters import Targets, check_weights, fit_price, normalise
+from .parameters import Targets, fit_price
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase

@@ -14,7 +14,6 @@ from ..arrays import numpy
 from ..costs import Cost
 from ..costs.table import ROWS, Grid, left_out, named
 from ..design import column_scale
-from .base import _listed
 from .columns import column_groups, score_vectors, units_of
 from .resampling import held_out, training_rows
 
@@ -22,6 +21,8 @@ Array = NDArray[Any]
 
 #: Columns that a line on the adversary names.
 NAMED = 4
+#: Classes whose risks are listed.
+LISTED = 6
 #: The ends of an interval: the quantiles between which 95% of the refits lie.
 ENDS = (0.025, 0.975)
 #: Costs without a matrix in words, by the p of the dual norm.
@@ -243,3 +244,9 @@ def _facts(
     if refits:
         facts.append(("refits", f"{refits} to bootstrap samples, cost and delta kept"))
     return facts
+
+
+def _listed(value: Any) -> str:
+    values = np.ravel(value)
+    more = ", …" if len(values) > LISTED else ""
+    return ", ".join(f"{v:.4g}" for v in values[:LISTED]) + more

@@ -17,11 +17,10 @@ from ..design import as_dense, column_scale
 from ..duality import pair_norms
 from ..estimators import DROClassifier, DRORegressor
 from ..estimators.columns import Units, units_of
-from ..estimators.parameters import check_weights, normalise
 from ..pairs import generator
 from ..problem import Ball
 from ..radius import candidates, path
-from ..radius.checks import check_deltas, check_groups
+from ..radius.checks import check_deltas, check_groups, check_weights, normalise
 from .certificate import (
     AccuracyCurve,
     Nearest,

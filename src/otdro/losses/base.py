@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import entr
 from sklearn.base import BaseEstimator
 
 from ..arrays import beside, mass, namespace, numpy
@@ -308,6 +309,15 @@ def _two_best(
         falls_at.append(_fall(loss, z, y, kappa, left, right))
     shift = np.stack([falls_at[0], np.where(exists, falls_at[1], falls_at[0])])
     return shift, np.stack([np.ones_like(exists), exists])
+
+
+def entropy(p: Array) -> Array:
+    """Return -p log p, 0 at 0 and -inf below."""
+    xp = namespace(p)
+    if xp is np:
+        return entr(p)
+    entropies = -p * xp.log(xp.where(p > 0, p, 1.0))
+    return xp.where(p < 0, -np.inf, entropies)
 
 
 #: Levels t to psi, psi' and psi''.

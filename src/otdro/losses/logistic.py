@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from ..arrays import as_float, elementwise, flatnonzero, mass, namespace
-from .base import Array, Ends, Inner, Loss, SlopeRange
-from .softmax import Softmax, entropy
+from ..arrays import as_float, elementwise, mass, namespace
+from .base import Array, Ends, Inner, Loss, SlopeRange, entropy
+from .softmax import Softmax
 
 #: Newton steps to an inner maximum, at most.
 STEPS = 80
@@ -103,12 +103,13 @@ class Logistic(Loss):
         xp = namespace(m)
         near = guess if guess is None or guess.ndim == 2 else guess[None]
         if _all(a >= self.smoothness):
-            v = _stationary(m, a, *_ends(m, a), None if near is None else near[0])[None]
+            low, high, upper = _ends(m, a)
+            first = xp.where(upper, high, low) if near is None else near[0]
+            v = _newton(m, a, low, high, first)[None]
             return Inner(_height(v, m, a), -y * v)
-        where = _brackets(m, a if xp is np else _filled(a, m))
-        start = where.first if near is None or near.shape != where.first.shape else near
-        value, v = _of_branches(m, a, where, start)
-        return Inner(value, -y * v)
+        exists, low, high, first = _brackets(m, a if xp is np else _filled(a, m))
+        v = _newton(m, a, low, high, first if near is None or near.shape != low.shape else near)
+        return Inner(xp.where(exists, _height(v, m, a), -np.inf), -y * v)
 
 
 class Brackets(NamedTuple):
@@ -148,23 +149,6 @@ def _brackets(m: Array, a: Any) -> Brackets:
     return Brackets(
         exists, xp.where(exists, begin, shoulder), xp.where(exists, end, shoulder), first
     )
-
-
-def _of_branches(m: Array, a: Any, where: Brackets, first: Array) -> tuple[Array, Array]:
-    """Return value and place of the maxima (2, n), from ``first`` on, -inf where there is none."""
-    exists, low, high, _ = where
-    v = _within(first, low, high)
-    xp = namespace(m)
-    if math.prod(v.shape) <= ALL_AT_ONCE:
-        v = _newton(m, a, low, high, v)
-        return xp.where(exists, _height(v, m, a), -np.inf), v
-    at = flatnonzero(exists.reshape(-1))
-    row = at % len(m)
-    margin, bend = m[row], a if isinstance(a, float) else a[row]
-    roots = _newton(margin, bend, *(part.reshape(-1)[at] for part in (low, high, v)))
-    value = xp.full_like(v, -np.inf)
-    v.reshape(-1)[at], value.reshape(-1)[at] = roots, _height(roots, margin, bend)
-    return value, v
 
 
 def _value(z: Array, y: Array) -> tuple[Array]:
@@ -235,22 +219,15 @@ def _height(v: Array, m: Array, a: Any) -> Array:
     return xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(x, 0.0) - a * v**2 / 2
 
 
-def _stationary(
-    m: Array, a: Any, low: Array, high: Array, upper: Array, guess: Array | None = None
-) -> Array:
-    """Return the root of f(v) = sigma(v - m) - a v in [low, high] by Newton's method.
+def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
+    """Return the root of f(v) = sigma(v - m) - a v in [low, high] by Newton's method from v on.
 
     f falls there, concave on an upper branch and convex on a lower one: from the outer end, or
-    from its first step on, Newton's method is monotone.
+    from its first step on, Newton's method is monotone. Once most of many rows are there, the
+    others go on alone.
     """
-    xp = namespace(m)
-    v = xp.where(upper, high, low) if guess is None else _within(guess, low, high)
-    return _newton(m, a, low, high, v)
-
-
-def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
-    """Return the root from v on; once most of many rows are there, the others go on alone."""
     xp, size = namespace(m), math.prod(v.shape)
+    v = _within(v, low, high)
     for _ in range(STEPS):
         s = _sigma(v - m)
         step = (s - a * v) / xp.minimum(s * (1 - s) - a, -TINY)
@@ -261,8 +238,9 @@ def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
         if left == 0:
             break
         if left < size / 2 and size > ALL_AT_ONCE:
-            bend = a if isinstance(a, float) else a[far]
-            v[far] = _newton(m[far], bend, low[far], high[far], v[far])
+            margin = xp.broadcast_to(m, v.shape)[far]
+            bend = a if isinstance(a, float) else xp.broadcast_to(a, v.shape)[far]
+            v[far] = _newton(margin, bend, low[far], high[far], v[far])
             break
     return v
 

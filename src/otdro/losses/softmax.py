@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import entr
 
 from ..arrays import as_index, class_masses, namespace, numbers
-from .base import Array, Loss
+from .base import Array, Loss, entropy
 
 
 class Softmax(Loss):
@@ -70,15 +69,6 @@ class Softmax(Loss):
         """Return the centred logarithms of the shares, (K,); of an absent class far down."""
         b = np.log(np.maximum(self.shares(y, weights), np.finfo(float).tiny))
         return b - b.mean()
-
-
-def entropy(p: Array) -> Array:
-    """Return -p log p, 0 at 0 and -inf below."""
-    xp = namespace(p)
-    if xp is np:
-        return entr(p)
-    entropies = -p * xp.log(xp.where(p > 0, p, 1.0))
-    return xp.where(p < 0, -np.inf, entropies)
 
 
 def _own(z: Array, y: Array) -> Array:

@@ -8,7 +8,6 @@ from .blend import Blend
 from .diagonal import Diagonal
 from .eigen import Eigen
 from .geometric_mean import GeometricMean
-from .learned import Candidate as Candidate
 from .learned import Learned
 from .log_det import LogDet
 from .robust import Robust

@@ -11,8 +11,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from ..arrays import on_host
 from ..costs.mahalanobis import check_shrinkage, of_diagonal, shrink
-from ..design import Design, column_scale, is_wide, mean
-from ..fences import fenced
+from ..design import Design, column_scale, fenced, is_wide, mean
 from ..pairs import target_kind
 from .base import Array, Metric
 

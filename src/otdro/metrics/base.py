@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
+from scipy.sparse.linalg import eigsh
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
@@ -16,8 +17,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from ..arrays import on_host
 from ..costs import Mahalanobis
 from ..costs.mahalanobis import LowRank, check_shrinkage, fitted_matrix, identity, seeded, shrink
-from ..design import WRITTEN_UP_TO, Design, as_dense, is_wide, mean
-from ..fences import fenced_rows
+from ..design import WRITTEN_UP_TO, Design, as_dense, fenced_rows, is_wide, mean
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 from ..wanted import (
     COUNT,
@@ -32,9 +32,6 @@ from ..wanted import (
 )
 
 Array = NDArray[Any]
-
-#: What learners of the same rows share, by what it depends on besides the rows.
-Made = dict[tuple[Any, ...], Any]
 
 #: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
@@ -53,7 +50,6 @@ WANTED = {
     "task": Wanted(_is_text, "'auto', 'classification' or 'regression'"),
     "k": COUNT,
     "within": TRUTH,
-    "diagonal": TRUTH,
     "random_state": SEED,
     "max_iter": COUNT,
     "max_pairs": COUNT,
@@ -70,20 +66,15 @@ WANTED = {
 class Metric(BaseEstimator):  # type: ignore[misc]
     """What every learner leaves: ``metric_``, symmetric positive definite, of trace n_features.
 
-    Rows far out count as if they lay on a fence (``otdro.fences``), so that one bad cell cannot
+    Rows far out count as if they lay on a fence (``otdro.design``), so that one bad cell cannot
     decide what is learned.
     """
 
-    #: Whether the metric depends on labels, targets or pairs, and so may fit their noise.
-    needs_labels: bool = True
     #: Whether all directions of rows of many columns teach it, not only those of their span.
     takes_wide: bool = False
 
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to a target that may state its task, with rows without labels where they can help.
-
-        ``made`` keeps what learners of the same rows have made, for those that would make the same.
-        """
+    def fit_with(self, X: Any, y: Any, unlabelled: Any, task: str) -> Self:
+        """Fit to a target that may state its task, with rows without labels where they can help."""
         if self.get_params(deep=False).get("task") == "auto":
             self.set_params(task=task)
         fitted: Self = self.fit(X, y)
@@ -209,26 +200,12 @@ class MetricLearner(Metric):
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        made = self.make_pairs(X, y)
+        if target_kind(y, self.task) == "regression":
+            made = from_target(X, y, random_state=self.random_state)
+        else:
+            made = from_labels(X, y, kind=self.kind, k=self.k, random_state=self.random_state)
         made.check(X.shape[0])
         return made
-
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to the pairs of another learner where they are the same."""
-        if y is None or made is None:
-            return super().fit_sharing(X, y, unlabelled, task, made)
-        if self.task == "auto":
-            self.set_params(task=task)
-        key = (self.kind, self.k, self.task, self.random_state)
-        if key not in made:
-            made[key] = self.make_pairs(X, y)
-        return self.fit(X, y, pairs=made[key])
-
-    def make_pairs(self, X: Array, y: Array) -> Pairs:
-        """Return the pairs that ``fit`` makes from labels or targets."""
-        if target_kind(y, self.task) == "regression":
-            return from_target(X, y, random_state=self.random_state)
-        return from_labels(X, y, kind=self.kind, k=self.k, random_state=self.random_state)
 
     def _differences(self, X: Array, pairs: Pairs, limit: int) -> tuple[Array, Array]:
         """Return x_i - x_j over at most ``limit`` must-link and cannot-link pairs."""
@@ -238,31 +215,25 @@ class MetricLearner(Metric):
 
 
 def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
-    """Return S_M and S_N, each with a ridge if it is (nearly) singular."""
-    # differences of n rows span n - 1 directions at most
-    few = X.shape[0] <= X.shape[1]
-    return ridged(pairs.must.scatter(X), pairs.cannot.scatter(X), singular=few)
+    """Return S_M and S_N, each with its smallest eigenvalue lifted to ``RIDGE`` times their mean.
 
-
-def ridged(S_M: Array, S_N: Array, singular: bool = False) -> tuple[Array, Array]:
-    """Lift both spectra to RIDGE times their mean; a zero matrix takes the other's mean, or 1.
-
-    Matrices that are known to be ``singular`` need no eigenvalues for that.
+    A zero matrix takes the mean of the other, or 1.
     """
-    least_M, least_N = least_spreads(np.trace(S_M) / len(S_M), np.trace(S_N) / len(S_N))
-    if singular:
-        return S_M + least_M * np.eye(len(S_M)), S_N + least_N * np.eye(len(S_N))
-    return lifted(S_M, least_M), lifted(S_N, least_N)
+    S_M, S_N = pairs.must.scatter(X), pairs.cannot.scatter(X)
+    n, d = X.shape
+    lifted = []
+    for S, least in zip(
+        (S_M, S_N), least_spreads(np.trace(S_M) / d, np.trace(S_N) / d), strict=True
+    ):
+        # differences of n rows span n - 1 directions at most
+        smallest = 0.0 if n <= d else float(np.linalg.eigvalsh(S)[0])
+        lifted.append(S + max(0.0, least - smallest) * np.eye(d))
+    return lifted[0], lifted[1]
 
 
 def least_spreads(mean_M: float, mean_N: float) -> tuple[float, float]:
     """Return RIDGE times the mean spreads; a zero one takes the other's, or 1."""
     return RIDGE * (mean_M or mean_N or 1.0), RIDGE * (mean_N or mean_M or 1.0)
-
-
-def lifted(S: Array, least: float) -> Array:
-    """Add the multiple of I, if any, that brings the smallest eigenvalue up to ``least``."""
-    return S + max(0.0, least - float(np.linalg.eigvalsh(S)[0])) * np.eye(len(S))
 
 
 def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:
@@ -315,27 +286,16 @@ def fitted(
     *,
     task: str = "auto",
     unlabelled: Any = None,
-    made: Made | None = None,
 ) -> Any:
-    """Return a fitted clone of a learner; arguments as in ``learn``.
-
-    ``made`` holds pairs and covariances that were made before, and keeps those made here, so that
-    learners that would make the same share them.
-    """
+    """Return a fitted clone of a learner; arguments as in ``learn``."""
     learner = seeded(learner)
     if not isinstance(learner, Metric):
         return learner.fit(X, y)
-    return learner.fit_sharing(X, y, unlabelled, task, made)
+    return learner.fit_with(X, y, unlabelled, task)
 
 
 #: Leading directions that are kept.
 RANK = 50
-#: Rows up to which the leading directions are found directly; of more, by iteration.
-ALL_UP_TO = 600
-#: Directions that the iteration carries beyond those kept.
-SPARE = 10
-#: Rounds of the iteration.
-ROUNDS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +349,12 @@ def of_rows(design: Design, rank: int) -> Leading:
     n, d = design.n, design.d
     K = design.kernel()
     total = float(np.trace(K))
-    square, U = _top(K, design, rank)
+    if rank < n:
+        # from a fixed direction of the columns, so that the order of the rows decides nothing
+        start = design.scores(np.random.default_rng(0).standard_normal(d))
+        square, U = eigsh(K, rank, v0=start)
+    else:
+        square, U = eigh(K, check_finite=False)
     some = square > n * np.finfo(float).eps * max(total, np.finfo(float).tiny)
     square, U = square[some], U[:, some]
     if design.center is not None:
@@ -400,24 +365,6 @@ def of_rows(design: Design, rank: int) -> Leading:
     # what rounding leaves of directions that all rows lack
     rest = rest if rest > np.finfo(float).eps * total else 0.0
     return Leading(vectors, square / n, rest / n)
-
-
-def _top(K: Array, design: Design, rank: int) -> tuple[Array, Array]:
-    """Return the leading eigenvalues and eigenvectors of K.
-
-    Many rows go through rounds of subspace iteration from fixed directions of the columns, so that
-    the order of the rows decides nothing.
-    """
-    n = len(K)
-    if n <= max(ALL_UP_TO, rank):
-        square, U = eigh(K, subset_by_index=[max(0, n - rank), n - 1], check_finite=False)
-        return square[::-1], U[:, ::-1]
-    begin = np.random.default_rng(0).standard_normal((design.d, rank + SPARE))
-    Q = np.linalg.qr(design.scores(begin))[0]
-    for _ in range(ROUNDS):
-        Q = np.linalg.qr(K @ Q)[0]
-    square, turn = np.linalg.eigh(Q.T @ K @ Q)
-    return square[::-1][:rank], (Q @ turn)[:, ::-1][:, :rank]
 
 
 def stacked(X: Any, more: Any) -> Any:

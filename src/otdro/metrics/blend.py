@@ -13,7 +13,7 @@ from ..arrays import on_host
 from ..costs.mahalanobis import blend, identity, shrink
 from ..design import is_wide
 from ..wanted import check_settings, is_list
-from .base import WANTED, Array, Made, Metric, fitted, shrunk
+from .base import WANTED, Array, Metric, fitted, shrunk
 
 
 @dataclass(eq=False, repr=False)
@@ -44,11 +44,6 @@ class Blend(Metric):
     candidates: Sequence[Any]
     weights: Sequence[float] | None = None
 
-    @property
-    def needs_labels(self) -> bool:  # type: ignore[override]
-        """Whether some candidate does."""
-        return any(getattr(candidate, "needs_labels", True) for candidate in self.candidates)
-
     def fit(self, X: Any, y: Any = None) -> Blend:
         """Let every candidate learn, and mix the results.
 
@@ -59,9 +54,9 @@ class Blend(Metric):
         y : array-like of shape (n_samples,), default=None
             Labels or targets, for the candidates that need them.
         """
-        return self.fit_sharing(X, y, None, "auto", None)
+        return self.fit_with(X, y, None, "auto")
 
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Blend:
+    def fit_with(self, X: Any, y: Any, unlabelled: Any, task: str) -> Blend:
         """The same, with rows without labels for the candidates that they help."""
         X, y = on_host(X), on_host(y)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)

@@ -9,8 +9,6 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from ..costs import Mahalanobis, Norm
-from ..costs.base import Cost
 from ..costs.mahalanobis import check_shrinkage
 from ..pairs import NoPairsError
 from ..wanted import Wanted, check_settings, is_list_or_none
@@ -25,27 +23,6 @@ WANTED = {
     "learners": Wanted(is_list_or_none, "a list of metric learners or None"),
     "shrinkage": Wanted(is_list_or_none, "a list of numbers in [0, 1] or None"),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A learner with a shrinkage; the Euclidean cost is the one without a learner, shrinkage 1."""
-
-    learner: Any
-    shrinkage: float
-
-    @property
-    def name(self) -> str:
-        """A short text for tables."""
-        if self.learner is None:
-            return "Euclidean"
-        shrunk = f", shrinkage {self.shrinkage:g}" if self.shrinkage > 0 else ""
-        return _named(self.learner) + shrunk
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether the matrix depends on labels, and so may fit their noise."""
-        return self.learner is not None and bool(getattr(self.learner, "needs_labels", True))
 
 
 def _named(learner: Any) -> str:
@@ -87,12 +64,14 @@ class Learned(BaseEstimator):  # type: ignore[misc]
     shrinkage: Sequence[float] | None = None
     how: str = "blend"
 
-    def candidates(self) -> list[Candidate]:
-        """Return the Euclidean cost and every learner with every shrinkage, in that order."""
+    def names(self) -> list[str]:
+        """Return short texts for the Euclidean cost and every learner with every shrinkage."""
         if not (isinstance(self.how, str) and self.how in HOW):
             raise ValueError(f"how must be 'blend' or 'choose', got {self.how!r}.")
-        return [Candidate(None, 1.0)] + [
-            Candidate(learner, eta) for learner, etas in self._grid() for eta in etas
+        return ["Euclidean"] + [
+            _named(learner) + (f", shrinkage {eta:g}" if eta > 0 else "")
+            for learner, etas in self._grid()
+            for eta in etas
         ]
 
     def wide(self) -> Learned:
@@ -100,27 +79,19 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         kept = [one for one in self._learners() if getattr(one, "takes_wide", False)]
         return Learned(kept, self.shrinkage, self.how)
 
-    def costs(self, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None) -> list[Cost]:
-        """Learn the cost of every candidate from these rows, Euclidean where there is nothing.
-
-        Call it on the training rows of a fold only: a metric that has seen the test rows leaks
-        their labels.
-        """
-        matrices = self.matrices(X, y, task=task, unlabelled=unlabelled)
-        return [Norm(2)] + [Norm(2) if M is None else Mahalanobis(M) for M in matrices]
-
     def matrices(
         self, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None
     ) -> list[Array | None]:
         """Return the matrix of every candidate but the Euclidean one, each learner fitted once.
 
-        None stands where the rows have no pairs of a kind, so that nothing can be learned.
+        None stands where the rows have no pairs of a kind, so that nothing can be learned. Call it
+        on the training rows of a fold only: a metric that has seen the test rows leaks their
+        labels.
         """
-        made: dict[tuple[Any, ...], Any] = {}
         matrices: list[Array | None] = []
         for learner, etas in self._grid():
             try:
-                taught = fitted(learner, X, y, task=task, unlabelled=unlabelled, made=made)
+                taught = fitted(learner, X, y, task=task, unlabelled=unlabelled)
             except NoPairsError:
                 matrices += [None] * len(etas)
             else:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import on_host
 from ..design import WRITTEN_UP_TO, Design, is_wide
 from ..pairs import target_kind
-from .base import Array, Leading, Made, Metric, leading, of_rows, stacked
+from .base import Array, Leading, Metric, leading, of_rows, stacked
 
 
 @dataclass(eq=False, repr=False)
@@ -50,11 +50,6 @@ class Spectral(Metric):
     shrinkage: float = 0.5
     within: bool = False
 
-    @property
-    def needs_labels(self) -> bool:  # type: ignore[override]
-        """Whether classes are asked for."""
-        return bool(self.within)
-
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn ``metric_`` from the rows.
 
@@ -66,50 +61,32 @@ class Spectral(Metric):
             Labels, needed where ``within`` asks for the covariance within classes.
         """
         X = self._rows(X)
-        self.covariance_, self._directions = self._covariance(X, y)
+        n, d = X.shape
+        if d > WRITTEN_UP_TO:
+            if self.within or self.power <= 0:
+                raise ValueError(
+                    f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
+                    f"{WRITTEN_UP_TO} columns, and X has {d}: use power > 0 and within=False."
+                )
+            self._directions = leading(X)
+            self.covariance_: Any = self._directions
+        else:
+            D = self._deviations(X, y)
+            if n < d:
+                self._directions = of_rows(Design(D), n)
+            else:
+                spread, V = eigh(D.T @ D / n)
+                self._directions = Leading(V, np.maximum(spread, 0.0), 0.0)
+            structured = is_wide(X) and self.power > 0
+            self.covariance_ = self._directions if structured else D.T @ D / n
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def fit_sharing(self, X: Any, y: Any, unlabelled: Any, task: str, made: Made | None) -> Self:
-        """Fit to labelled and unlabelled rows together, unless classes are asked for.
-
-        The covariance is that of another one of the same rows where it is the same.
-        """
-        key = ("covariance", self.within)
-        if made is not None and key in made:
-            taught = made[key]
-            self.n_features_in_ = int(taught.metric_.shape[0])
-            self.covariance_, self._directions = taught.covariance_, taught._directions
-            self.metric_ = self.shrunk(self.shrinkage)
-            return self
+    def fit_with(self, X: Any, y: Any, unlabelled: Any, task: str) -> Self:
+        """Fit to labelled and unlabelled rows together, unless classes are asked for."""
         if unlabelled is None or self.within:
-            self.fit(X, y)
-        else:
-            self.fit(stacked(X, unlabelled))
-        if made is not None:
-            made[key] = self
-        return self
-
-    def _covariance(self, X: Any, y: Any) -> tuple[Any, Leading]:
-        """Return C, structured if there are many columns, and its directions."""
-        if X.shape[1] <= WRITTEN_UP_TO:
-            return self._exact_covariance(self._deviations(X, y))
-        if self.within or self.power <= 0:
-            raise ValueError(
-                f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
-                f"{WRITTEN_UP_TO} columns, and X has {X.shape[1]}: use power > 0 and within=False."
-            )
-        directions = leading(X)
-        return directions, directions
-
-    def _exact_covariance(self, D: Array) -> tuple[Any, Leading]:
-        """Return C of rows minus means, with its directions: those of the rows where few."""
-        n, d = D.shape
-        directions = of_rows(Design(D), n) if n < d else None
-        if directions is not None and is_wide(D) and self.power > 0:
-            return directions, directions
-        C = D.T @ D / n
-        return C, _of_matrix(C) if directions is None else directions
+            return self.fit(X, y)
+        return self.fit(stacked(X, unlabelled))
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""
@@ -136,9 +113,3 @@ class Spectral(Metric):
         if isinstance(self.covariance_, Leading):
             return self._directions.power(self.power, shrinkage)
         return self._directions.written_power(self.power, shrinkage)
-
-
-def _of_matrix(C: Array) -> Leading:
-    """Return all directions of a covariance."""
-    spread, V = eigh(C)
-    return Leading(V, np.maximum(spread, 0.0), 0.0)

@@ -32,8 +32,6 @@ class Xing(MetricLearner):
 
     Parameters
     ----------
-    diagonal : bool
-        Restrict :math:`\Lambda` to diagonal matrices.
     tol : float
         Stop when the certified gap is at most ``tol`` times the objective.
     max_iter : int
@@ -52,7 +50,6 @@ class Xing(MetricLearner):
     """
 
     _: KW_ONLY
-    diagonal: bool = False
     tol: float = 5e-5
     max_iter: int = 500
     max_pairs: int = MAX_PAIRS
@@ -63,8 +60,8 @@ class Xing(MetricLearner):
         S_M, _ = scatters(X, pairs)
         D = self._differences(X, pairs, self.max_pairs)[1]
         D = D[(D != 0).any(axis=1)]
-        C = np.diag(np.sqrt(np.diag(S_M))) if self.diagonal else np.linalg.cholesky(S_M)
-        climb = Climb(solve_triangular(C, D.T, lower=True).T, self.diagonal, self.tol)
+        C = np.linalg.cholesky(S_M)
+        climb = Climb(solve_triangular(C, D.T, lower=True).T, self.tol)
         P = climb.run(self.max_iter)
         self.objective_, self.gap_, self.n_iter_ = climb.objective, climb.gap, climb.n_iter
         self._warn()
@@ -82,7 +79,7 @@ class Xing(MetricLearner):
 
 
 class Climb:
-    """Maximise f(P) = mean sqrt(z'Pz) over tr P <= 1, P >= 0 (diagonal, if asked).
+    """Maximise f(P) = mean sqrt(z'Pz) over tr P <= 1, P >= 0.
 
     On P = BB'/||B||^2 the objective is smooth but for z'Pz = 0, where sqrt(z'Pz + eps^2) stands in;
     a square B has no spurious local maxima.
@@ -90,9 +87,8 @@ class Climb:
 
     smoothing = 1e-6
 
-    def __init__(self, Z: Array, diagonal: bool, tol: float) -> None:
-        self.Z = Z**2 if diagonal else Z
-        self.diagonal = diagonal
+    def __init__(self, Z: Array, tol: float) -> None:
+        self.Z = Z
         self.tol = tol
         self.eps2 = (Z**2).mean() * self.smoothing**2 if len(Z) else 0.0
         self.objective, self.gap, self.n_iter = 0.0, 0.0, 0
@@ -102,40 +98,34 @@ class Climb:
         d = self.Z.shape[1]
         if len(self.Z) == 0:
             return np.asarray(np.eye(d) / d)
-        start = np.ones(d) if self.diagonal else np.eye(d).ravel()
         # only the certificate stops it
-        options = {
-            "maxiter": max_iter,
-            "maxfun": EVALUATIONS * max_iter,
-            "maxcor": MEMORY,
-            "ftol": 0,
-            "gtol": 0,
-        }
+        steps = {"maxiter": max_iter, "maxfun": EVALUATIONS * max_iter, "maxcor": MEMORY}
         result = minimize(  # type: ignore[call-overload]
-            self.fall, start, jac=True, method="L-BFGS-B", callback=self.certify, options=options
+            self.fall,
+            np.eye(d).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            callback=self.certify,
+            options={**steps, "ftol": 0, "gtol": 0},
         )
         self.n_iter = int(result.nit)
         self.fall(result.x)
         self._measure()
-        return np.diag(self.P) if self.diagonal else self.P
+        return self.P
 
     def fall(self, b: Array) -> tuple[float, Array]:
         """Return -log f and its gradient in B; log makes the step length free of the scale of X."""
-        B = b if self.diagonal else b.reshape(self.Z.shape[1], -1)
+        B = b.reshape(self.Z.shape[1], -1)
         size = np.linalg.norm(B)
         B = B / size
-        if self.diagonal:
-            self.P = B**2
-            squared = self.Z @ self.P
-        else:
-            self.P = B @ B.T
-            squared = ((self.Z @ B) ** 2).sum(axis=1)
+        self.P = B @ B.T
+        squared = ((self.Z @ B) ** 2).sum(axis=1)
         distance = np.sqrt(squared + self.eps2)
         # G = df/dP = mean zz'/(2 distance)
         weight = 1 / (2 * len(distance) * distance)
-        self.G = weight @ self.Z if self.diagonal else (self.Z.T * weight) @ self.Z
+        self.G = (self.Z.T * weight) @ self.Z
         self.value, self.exact = distance.mean(), np.sqrt(squared).mean()
-        slope = 2 * (self.G * B if self.diagonal else self.G @ B)
+        slope = 2 * self.G @ B
         slope -= (slope * B).sum() * B  # B/||B||: only the tangent part counts
         return -float(np.log(self.value)), -(slope / (self.value * size)).ravel()
 
@@ -147,6 +137,6 @@ class Climb:
 
     def _measure(self) -> None:
         """f* <= f_eps(P) + max over tr Q <= 1 of <G, Q - P>, by concavity."""
-        top = self.G.max() if self.diagonal else np.linalg.eigvalsh(self.G)[-1]
+        top = np.linalg.eigvalsh(self.G)[-1]
         self.objective = float(self.exact)
         self.gap = float(self.value + top - (self.G * self.P).sum() - self.exact)

@@ -17,9 +17,8 @@ from sklearn.base import clone
 from .. import costs as known
 from ..arrays import library, namespace, numpy
 from ..costs import CallableCost, Cost, Mahalanobis, Norm
-from ..costs.mahalanobis import blend, identity, is_structured, of_diagonal, written
-from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale, is_wide
-from ..fences import column_spreads
+from ..costs.mahalanobis import blend, identity, is_structured, written
+from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, column_scale, column_spreads, is_wide
 from ..metrics import Learned, learn
 from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Sample
@@ -46,79 +45,73 @@ FAR_APART = 10.0
 class Candidates:
     """A fixed ``cost``, one ``learner``, or the candidates of a ``Learned`` specification.
 
-    ``unlabelled`` are rows without labels for the learners that can use them. ``note`` is a
-    sentence about the cost for ``message_``, empty if there is nothing to say. ``name`` is the
-    short text for a cost or learner whose own is long, as that of a matrix.
+    ``note`` is a sentence about the cost for ``message_``, empty if there is nothing to say.
     """
 
     cost: Cost | None = None
     learner: Any = None
     learned: Learned | None = None
-    unlabelled: Array | None = None
     note: str = ""
-    name: str = ""
 
     @property
     def names(self) -> list[str]:
         """A short text for each candidate."""
         if self.learned is not None:
-            return [candidate.name for candidate in self.learned.candidates()]
-        return [self.name or repr(self.cost if self.learner is None else self.learner)]
+            return self.learned.names()
+        return [repr(self.cost if self.learner is None else self.learner)]
 
-    def costs(self, sample: Sample) -> list[Cost]:
+    def costs(self, sample: Sample, unlabelled: Array | None) -> list[Cost]:
         """Return the candidate costs, learned from the distinct rows of positive weight.
 
         A candidate for which these rows have nothing to teach is the cost without a learner.
+        ``unlabelled`` are rows without labels for the learners that can use them.
         """
         if self.cost is not None and not self.cost.learns:
             return [self.cost]
-        return self._or_even(self._learn(sample), sample)
+        costs = [cost or Norm(2) for cost in self._learn(sample, unlabelled)]
+        if library(sample.X) is None or sample.X.shape[1] > WRITTEN_UP_TO:
+            return costs
+        # on a device matrices are written out
+        return [Mahalanobis(written(c.matrix)) if c.structured else c for c in costs]
 
-    def from_all(self, sample: Sample) -> tuple[Candidates, list[Cost]]:
+    def from_all(self, sample: Sample, unlabelled: Array | None) -> tuple[Candidates, list[Cost]]:
         """Return what is left of the candidates, with their costs, after all rows were looked at.
 
         Where nothing can be learned from all rows, the cost without a learner is the only one.
         """
+        costs = self.costs(sample, unlabelled)
         if self.cost is not None:
-            [cost] = self.costs(sample)
-            lost = self.cost.learns and _metric_lost(self.cost, cost)
-            return (replace(self, note=NO_METRIC_LEARNED) if lost else self), [cost]
-        found = self._learn(sample)
+            asked: Any = self.cost
+            found: Any = costs[0]
+            lost = asked.learns and asked.metric is not None and found.metric is None
+            return (replace(self, note=NO_METRIC_LEARNED) if lost else self), costs
         # the first candidate of a ``Learned`` is the one without a learner
-        sought = found if self.learned is None else found[1:]
-        if sought and all(cost is None for cost in sought):
-            even = Norm(2)
-            return Candidates(cost=even, note=f"{NOTHING_LEARNED} {self.note}".strip()), [even]
-        return self, self._or_even(found, sample)
+        sought = costs if self.learned is None else costs[1:]
+        if sought and all(cost.matrix is None for cost in sought):
+            note = f"{NOTHING_LEARNED} {self.note}".strip()
+            return Candidates(cost=Norm(2), note=note), [Norm(2)]
+        return self, costs
 
-    def _learn(self, sample: Sample) -> list[Cost | None]:
+    def _learn(self, sample: Sample, unlabelled: Array | None) -> list[Cost | None]:
         """Return the learned costs, None where the rows have nothing to teach."""
         xp = namespace(sample.ys[0])
         labels = sample.ys[0] if len(sample.ys) == 1 else xp.stack(sample.ys).argmax(axis=0)
         X, y = teaching_rows(sample.X, labels, sample.weights)
         if self.cost is not None:
-            return [_feature_map(self.cost, X, y)]
-        alike = len(np.unique(sketch(X, np.zeros(len(y))))) == 1
-        task, more = sample.loss.task, self.unlabelled
+            try:
+                return [self.cost.learn(X, y)]
+            except NoPairsError:
+                return [clone(self.cost).set_params(metric=None).learn(X, y)]
+        if len(np.unique(sketch(X, np.zeros(len(y))))) == 1:
+            return [None] * len(self.names)
+        task = sample.loss.task
         if self.learned is not None:
-            if alike:
-                return [None] * len(self.names)
-            matrices = self.learned.matrices(X, y, task=task, unlabelled=more)
+            matrices = self.learned.matrices(X, y, task=task, unlabelled=unlabelled)
             return [None, *(None if M is None else Mahalanobis(M) for M in matrices)]
         try:
-            return [None if alike else learn(self.learner, X, y, task=task, unlabelled=more)]
+            return [learn(self.learner, X, y, task=task, unlabelled=unlabelled)]
         except NoPairsError:
             return [None]
-
-    def _or_even(self, found: list[Cost | None], sample: Sample) -> list[Cost]:
-        return [Norm(2) if cost is None else within_reach(cost, sample.X) for cost in found]
-
-
-def within_reach(cost: Cost, X: Any) -> Cost:
-    """Return a learned cost as rows on a device can use it: up to 2,000 columns written out."""
-    if library(X) is None or not cost.structured or X.shape[1] > WRITTEN_UP_TO:
-        return cost
-    return Mahalanobis(written(cost.matrix))
 
 
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
@@ -130,28 +123,11 @@ def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     return Mahalanobis(blend(matrices, weights))
 
 
-def _feature_map(cost: Any, X: Array, y: Array) -> Cost:
-    """Return a cost with its transformer and its metric fitted to these rows.
-
-    Where they have nothing to teach the metric is the identity.
-    """
-    try:
-        found: Cost = cost.learn(X, y)
-    except NoPairsError:
-        found = clone(cost).set_params(metric=None).learn(X, y)
-    return found
-
-
-def _metric_lost(asked: Any, found: Any) -> bool:
-    """Whether a metric was to be learned and none was."""
-    return asked.metric is not None and found.metric is None
-
-
-def resolve(cost: Any, X: Any, unlabelled: Array | None = None) -> Candidates:
+def resolve(cost: Any, X: Any) -> Candidates:
     """Return the candidates that the parameter ``cost`` of an estimator stands for."""
     if isinstance(cost, str):
         if cost == "learned":
-            return _learnable(Learned(), X, unlabelled)
+            return _learnable(Learned(), X)
         if cost not in known.KNOWN:
             names = ", ".join([*known.KNOWN, "learned"])
             raise ValueError(f"unknown cost={cost!r}; known: {names}, a Cost or a metric learner.")
@@ -166,9 +142,9 @@ def resolve(cost: Any, X: Any, unlabelled: Array | None = None) -> Candidates:
         name = cost.__name__
         raise TypeError(f"cost is the class {name}, not an object of it: use cost={name}().")
     if hasattr(cost, "matrices"):
-        return _learnable(cost, X, unlabelled)
+        return _learnable(cost, X)
     if hasattr(cost, "fit"):
-        return Candidates(learner=cost, unlabelled=unlabelled)
+        return Candidates(learner=cost)
     if callable(cost):
         return Candidates(cost=CallableCost(cost))
     raise TypeError(
@@ -177,19 +153,19 @@ def resolve(cost: Any, X: Any, unlabelled: Array | None = None) -> Candidates:
     )
 
 
-def _learnable(learned: Learned, X: Any, unlabelled: Array | None) -> Candidates:
+def _learnable(learned: Learned, X: Any) -> Candidates:
     """Return the candidates, of rows of many columns those whose matrices are structured."""
     n, d = X.shape
     # learners that the user names are taken as far as they go
     if not is_wide(X) or (learned.learners is not None and d <= WRITTEN_UP_TO):
-        return Candidates(learned=learned, unlabelled=unlabelled)
+        return Candidates(learned=learned)
     wide = learned.wide()
     most = f"the {WRITTEN_UP_TO}" if d > WRITTEN_UP_TO else f"the {n} rows and {FEW_ROWS_UP_TO}"
     many = f"X has {d} columns, more than {most} up to which a full matrix is learned"
     if wide.learners:
         kept = " and ".join(dict.fromkeys(type(learner).__name__ for learner in wide.learners))
         note = f"{many}, so the learned ones are structured, by {kept}."
-        return Candidates(learned=wide, unlabelled=unlabelled, note=note)
+        return Candidates(learned=wide, note=note)
     note = f"{many}, so the cost is Euclidean."
     warnings.warn(f"{note} Set cost='euclidean' to choose that.", UserWarning, stacklevel=2)
     return Candidates(cost=Norm(2), note=note)
@@ -205,28 +181,28 @@ def spreads_far_apart(sample: Sample) -> Array | None:
     X = sample.X
     if hasattr(X, "toarray") or X.shape[1] > WRITTEN_UP_TO:
         return None
+
+    def far_apart(spread: Array) -> bool:
+        return len(spread) > 1 and bool(spread.max() > FAR_APART * spread.min())
+
     rows, weights = numpy(X), numpy(sample.weights)
     plain = column_scale(rows, weights)
-    if not _far_apart(plain[plain > 0]):
+    if not far_apart(plain[plain > 0]):
         return None
     spread, has_quartiles = column_spreads(rows, weights)
     known = has_quartiles & (plain > 0) & (spread > 0)
-    if not _far_apart(spread[known]):
+    if not far_apart(spread[known]):
         return None
     # a column without a spread of its own has one price or another: none moves it
     return np.where((plain > 0) & (spread > 0), spread, np.median(spread[known]))
-
-
-def _far_apart(spread: Array) -> bool:
-    return len(spread) > 1 and bool(spread.max() > FAR_APART * spread.min())
 
 
 def in_units_of_columns(cost: Cost, scale: Array) -> Mahalanobis:
     r"""Return the cost of rows x whose cost is that of Dx: the matrix :math:`D\Lambda D`."""
     matrix = cost.matrix
     if matrix is None:
-        many = len(scale) > FEW_ROWS_UP_TO
-        return Mahalanobis(of_diagonal(scale**2) if many else np.diag(scale**2))
+        d = len(scale)
+        matrix = identity(d) if d > FEW_ROWS_UP_TO else np.eye(d)
     if is_structured(matrix):
         return Mahalanobis(matrix.in_units(scale))
     return Mahalanobis(scale[:, None] * matrix * scale)
@@ -254,7 +230,7 @@ class Comparison:
     """The candidates for a cost under one ``rule``, of which the fit took one, or their blend.
 
     The criterion of rule "auto" is n log of the smoothed out-of-fold loss plus a prior, so that a
-    ``margin`` of m is a factor exp(m) in likelihood; for the others it is minus the score.
+    difference of m is a factor exp(m) in likelihood; for the others it is minus the score.
     """
 
     rule: str
@@ -270,50 +246,29 @@ class Comparison:
         """Whether the fit took a blend of the candidates."""
         return sum(c.weight > 0 for c in self.candidates) > 1
 
-    @property
-    def runner_up(self) -> CandidateScore | None:
-        """The best of the others, None if there was one candidate only."""
-        others = [c for c in self.candidates if not c.chosen]
-        return min(others, key=lambda c: c.criterion, default=None)
-
-    @property
-    def margin(self) -> float:
-        """The criterion of the runner-up minus that of the winner, inf without a runner-up.
-
-        It may be negative for a blend, which is taken for what it is worth on average.
-        """
-        second = self.runner_up
-        return np.inf if second is None else second.criterion - self.winner.criterion
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one dict per candidate, in the order they were given."""
-        names = ("name", "delta", "score", "criterion", "chosen", "weight")
-        return [{name: getattr(c, name) for name in names} for c in self.candidates]
-
     def __str__(self) -> str:
+        ordered = sorted(self.candidates, key=lambda c: (not c.chosen, c.criterion))
+        won, *others = ordered
+        head = f"{won.name}, the only candidate."
+        if self.blended:
+            head = (
+                f"A blend of {len(others)} costs, weighted by the criterion of\n"
+                f"rule {self.rule!r} (less is better):"
+            )
+        elif others:
+            margin = others[0].criterion - won.criterion
+            head = (
+                f"{won.name} won over {others[0].name}\nby {margin:.3g} in the criterion of "
+                f"rule {self.rule!r} (less is better):"
+            )
         width = min(max(4, *(len(c.name) for c in self.candidates)), 35)
         weight = f"  {'weight':>6}" if self.blended else ""
-        head = f"  {'cost':<{width}}  {'delta':>10}  {'fold score':>10}  {'criterion':>9}"
-        lines = [head + weight]
-        for c in sorted(self.candidates, key=lambda c: (not c.chosen, c.criterion)):
+        line = f"  {'cost':<{width}}  {'delta':>10}  {'fold score':>10}  {'criterion':>9}"
+        lines = [head, line + weight]
+        for c in ordered:
             weight = f"  {c.weight:>6.2f}" if self.blended else ""
             lines.append(
                 f"{'*' if c.chosen else ' '} {c.name[:width]:<{width}}  {c.delta:>10.4g}  "
                 f"{c.score:>10.4g}  {c.criterion:>9.4g}{weight}"
             )
-        return "\n".join([self._headline(), *lines])
-
-    def _headline(self) -> str:
-        second = self.runner_up
-        if second is None:
-            return f"{self.winner.name}, the only candidate."
-        if self.blended:
-            parts = [c for c in self.candidates if not c.chosen]
-            return (
-                f"A blend of {len(parts)} costs, weighted by the criterion of\n"
-                f"rule {self.rule!r} (less is better):"
-            )
-        return (
-            f"{self.winner.name} won over {second.name}\nby {self.margin:.3g} in the criterion of "
-            f"rule {self.rule!r} (less is better):"
-        )
+        return "\n".join(lines)

@@ -29,7 +29,8 @@ from ..problem import Sample
 
 Array = NDArray[Any]
 
-#: The largest size of a target for a loss with squares: its fourth power is a double.
+#: The largest size of an entry or of a target for a loss with squares: its fourth power is a
+#: double. The inverse is the least: sums of squares and products of two are then not zero.
 LARGEST = 1e75
 
 
@@ -45,14 +46,7 @@ def checked_sample(
     if loss.task == "regression":
         check_targets(y, loss)
     check_places(X, sample_weight=sample_weight)
-    if library(X) is None:
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    elif sample_weight is None:
-        weights = full(X.shape[0], 1.0, X)
-    else:
-        weights = as_float(check_vector(sample_weight, X, "sample_weight"))
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight leaves no row with positive weight.")
+    weights = normalise(check_weights(X, sample_weight), "sample_weight")
     if isinstance(cost, str) and cost in costs.KNOWN:
         cost = costs.KNOWN[cost]
     elif is_array(cost):
@@ -60,8 +54,30 @@ def checked_sample(
     if not isinstance(cost, Cost):
         raise ValueError(f"unknown cost={cost!r}; known: {', '.join(costs.KNOWN)}, or a Cost.")
     cost.check(X.shape[1])
-    sample = Sample(X, [y], weights / weights.sum(), loss, fit_intercept)
+    sample = Sample(X, [y], weights, loss, fit_intercept)
     return sample, cost, resolve_order(order, loss, cost)
+
+
+def check_weights(X: Any, sample_weight: Any) -> Array:
+    """Return nonnegative weights of the rows, 1 each if none are given."""
+    if sample_weight is None:
+        weights: Array = full(X.shape[0], 1.0, X)
+        return weights
+    if library(X) is None:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    else:
+        weights = as_float(check_vector(sample_weight, X, "sample_weight"))
+    if weights.min() < 0:
+        raise ValueError(f"sample_weight must be nonnegative, got {float(weights.min()):g}.")
+    return weights
+
+
+def normalise(weights: Array, name: str) -> Array:
+    """Return the weights divided by their sum; refuse a sum of 0, naming where they came from."""
+    total = weights.sum()
+    if not total > 0:
+        raise ValueError(f"{name} leaves no row with positive weight.")
+    return weights / total
 
 
 def checked_pair(X: Any, y: Any) -> tuple[Any, Array]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import Parameter, signature
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -34,8 +35,7 @@ from ..losses import Loss
 from ..problem import Problem, Sample, Solution
 from ..progress import logger, note
 from ..solvers import Solver
-from .evidence import Corrections, FoldScores, blocks, correction
-from .grid import Solved
+from .grid import OutOfFold, Solved
 
 Array = NDArray[Any]
 Split = tuple[Array, Array]
@@ -49,11 +49,13 @@ FOLD_TOL_OF_FEW = 1e-5
 FEW_ROWS = 500
 #: A gap above this share of the constant model's risk may change what a fold says about its delta.
 UNSURE = 1e-3
+#: Rows up to which folds made from an int are repeated: their noise decides there.
+REPEAT_UP_TO = 120
+#: How often they are repeated.
+REPEATS = 3
 #: Folds of ``cv=None``, as in scikit-learn.
 DEFAULT_FOLDS = 5
 NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."
-#: Rows up to which costs are compared on all of them.
-ALL_UP_TO = 2_000
 #: Rows on which costs are compared at least where rows are more.
 COMPARE_ON = 1_000
 #: Rows per column on which costs are compared at least.
@@ -63,50 +65,109 @@ OF_A_CLASS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class FoldFits:
-    """What fits inside folds have in common; without a ``scorer`` the score is minus the loss.
+class FoldScores:
+    """The folds of one cost: ``scores`` (F, m), larger is better, and what they come from.
 
-    ``unlabelled`` are rows without labels on which every model is to state what it expects.
+    Of each fold ``rows`` are those it tested and ``z`` (K, rows, m) their model scores. ``path`` is
+    the path over all rows, and ``unsolved`` the number of fits inside folds that did not reach
+    their gap.
     """
 
-    sample: Sample
-    order: int
-    solver: Solver
-    splits: list[Split]
-    scorer: Any = None
-    unlabelled: Array | None = None
-    n_jobs: int | None = None
+    scores: Array
+    rows: list[Array]
+    z: list[Array]
+    path: Solved | None = None
+    unsolved: int = 0
+
+    def entries(self, k: int, weights: Array) -> tuple[Array, Array, Array]:
+        """Return tested rows (E,), their scores (E, m) for target k, and their shares (E,) of 1.
+
+        A row that several folds tested shares its weight among its entries; one that no fold
+        tested has none.
+        """
+        rows, times = self.tested
+        share = weights[rows] / times
+        z = namespace(weights).concat([z[k] for z in self.z])
+        return rows, z, share / share.sum()
+
+    @cached_property
+    def tested(self) -> tuple[Array, Array]:
+        """The tested rows, fold after fold (E,), and how often each of them is tested."""
+        rows, z = np.concatenate(self.rows), self.z[0]
+        return beside(rows, z), beside(np.bincount(rows)[rows], z)
+
+    def out_of_fold(self, place: int) -> OutOfFold:
+        """Return the scores of tested rows at one delta."""
+        scores = [numpy(z[:, :, place]) for z in self.z]
+        # of K targets (K, rows), of a softmax model (1, rows, K)
+        each = [part[0] if part.ndim == 3 else part.T for part in scores]
+        return OutOfFold(np.concatenate(self.rows), np.concatenate(each))
+
+    @property
+    def mean(self) -> Array:
+        """The mean score over folds."""
+        return self.scores.mean(axis=0)
+
+    @property
+    def se(self) -> Array:
+        """Its standard error."""
+        F = len(self.scores)
+        return self.scores.std(axis=0, ddof=1) / np.sqrt(F) if F > 1 else np.zeros_like(self.mean)
+
+    def paired_error(self, place: int, other: FoldScores, other_place: int) -> float:
+        """Return the standard error of the mean difference to other scores on the same folds.
+
+        Folds of a repetition say nothing new: F of them in r repetitions count as F/r.
+        """
+        difference = self.scores[:, place] - other.scores[:, other_place]
+        F = len(difference)
+        if F == 1:
+            return float(np.inf)
+        rows = np.concatenate(self.rows)
+        repeats = len(rows) / len(np.unique(rows))
+        return float(difference.std(ddof=1) * np.sqrt(repeats / F))
 
 
 def cross_validate(
-    fits: FoldFits,
+    sample: Sample,
+    order: int,
+    solver: Solver,
+    splits: list[Split],
     costs: list[Cost],
     learned: list[list[Cost]],
     deltas: list[Array],
     *,
     names: list[str] | None = None,
+    scorer: Any = None,
+    n_jobs: int | None = None,
     final: bool = False,
 ) -> list[FoldScores]:
     """Return what the folds say of every cost along its deltas, and the path over all rows.
 
-    ``learned[f][c]`` is cost c learned without fold f; ``names`` are for progress lines. The folds
-    start from the path; a ``final`` one has the accuracy of the fit.
+    ``learned[f][c]`` is cost c learned without fold f; ``names`` are for progress lines. Without a
+    ``scorer`` the score is minus the loss. The folds start from the path; a ``final`` one has the
+    accuracy of the fit.
     """
-    enough = fold_tol(len(fits.sample.weights))
+    enough = FOLD_TOL_OF_FEW if len(sample.weights) <= FEW_ROWS else FOLD_TOL
     lots: list[list[Any]] = []
     for c, grid in enumerate(deltas):
-        for k in range(len(fits.sample.ys)):
-            in_folds = [of_fold[c] for of_fold in learned]
-            problems = _fold_problems(fits, k, costs[c], in_folds, float(grid[0]))
-            tols = [0.0 if final else enough] + [enough] * len(in_folds)
+        for k in range(len(sample.ys)):
+            balls = [
+                sample.ball(cost, float(grid[0]), order)
+                for cost in (costs[c], *(of_fold[c] for of_fold in learned))
+            ]
+            problems = [sample.problem(sample.ys[k], balls[0])]
+            for (train, _), ball in zip(splits, balls[1:], strict=True):
+                problems.append(_inside(sample, k, train, ball, costs[c].euclidean))
+            tols = [0.0 if final else enough] + [enough] * len(splits)
             jobs = [(problems, grid, tols)]
             if not costs[c].euclidean:
                 # no method shares work between folds there
                 jobs = [([one], grid, [tol]) for one, tol in zip(problems, tols, strict=True)]
             lots.append(jobs)
     # the lots do not depend on n_jobs, so that the results do not
-    solved = Parallel(n_jobs=fits.n_jobs, return_as="generator")(
-        delayed(fits.solver.solve)(problems, grid, tols=tols)
+    solved = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(solver.solve)(problems, grid, tols=tols)
         for jobs in lots
         for problems, grid, tols in jobs
     )
@@ -118,127 +179,77 @@ def cross_validate(
         left = "" if final else "; then those of the chosen cost"
         note(f"solving the folds of {len(costs)} costs, {done} of {len(lots)} parts done{left}")
         of_targets.append([path for _ in jobs for path in next(solved)])
-        if len(of_targets) == len(fits.sample.ys):
-            scores.append(_scored(fits, of_targets))
+        if len(of_targets) == len(sample.ys):
+            scores.append(_scored(sample, splits, scorer, of_targets))
             of_targets = []
-            _log_folds(shown[len(scores) - 1], scores[-1].scores, perf_counter() - begun)
+            seconds = (perf_counter() - begun) / len(splits)
+            for f, best in enumerate(scores[-1].scores.max(axis=1)):
+                line = "fold %d of %d: cost %s, best score %.4g, %.2f s"
+                logger.info(line, f + 1, len(splits), shown[len(scores) - 1], best, seconds)
             begun = perf_counter()
     return scores
 
 
-def _log_folds(name: str, scores: Array, seconds: float) -> None:
-    """Log the best score of every fold under a cost, and the time of a fold."""
-    F = len(scores)
-    for f, best in enumerate(scores.max(axis=1)):
-        line = "fold %d of %d: cost %s, best score %.4g, %.2f s"
-        logger.info(line, f + 1, F, name, best, seconds / F)
+def _inside(sample: Sample, k: int, train: Array, ball: Any, shared: bool) -> Problem:
+    """Return the problem of the target vector k over the rows that train.
+
+    Where methods can share work between folds it is that of all rows, those left out with weight 0.
+    """
+    if not shared or sample.support is not None:
+        # rows may be places for mass: those left out are none
+        part = sample.rows(train)
+        return part.problem(part.ys[k], ball)
+    inside: Array = full(len(sample.weights), 0.0, sample.weights)
+    weights = pick(sample.weights, train)
+    inside[beside(train, inside)] = weights / weights.sum()
+    return sample.problem(sample.ys[k], ball).weighted(inside)
 
 
-def fold_tol(rows: int) -> float:
-    """Return the gap, relative to the constant model's risk, that models inside folds may have."""
-    return FOLD_TOL_OF_FEW if rows <= FEW_ROWS else FOLD_TOL
-
-
-def _fold_problems(
-    fits: FoldFits, k: int, cost: Cost, in_folds: list[Cost], largest: float
-) -> list[Problem]:
-    """Return the problem of the target vector k over all rows, and those inside the folds."""
-    sample = fits.sample
-    whole = sample.problem(sample.ys[k], sample.ball(cost, largest, fits.order))
-    problems = [whole]
-    for (train, _), learned in zip(fits.splits, in_folds, strict=True):
-        ball = sample.ball(learned, largest, fits.order)
-        if whole.finite or not cost.euclidean:
-            # rows may be places for mass: those left out are none
-            part = sample.rows(train)
-            problems.append(part.problem(part.ys[k], ball))
-        else:
-            inside: Array = full(len(sample.weights), 0.0, sample.weights)
-            part_weights = pick(sample.weights, train)
-            inside[beside(train, inside)] = part_weights / part_weights.sum()
-            problems.append(sample.problem(sample.ys[k], ball).weighted(inside))
-    return problems
-
-
-def _scored(fits: FoldFits, solved: list[list[list[Solution]]]) -> FoldScores:
+def _scored(
+    sample: Sample, splits: list[Split], scorer: Any, solved: list[list[list[Solution]]]
+) -> FoldScores:
     """Return what the solutions of one cost say, ``solved[k]`` those of the target vector k."""
     path, *folds = (list(paths) for paths in zip(*solved, strict=True))
-    each = [_score_fold(fits, f, paths) for f, paths in enumerate(folds)]
-    bad = [str(f) for f, fold in enumerate(each) if not np.isfinite(fold.scores).all()]
+    scores, of_tested = [], []
+    for (_, test), paths in zip(splits, folds, strict=True):
+        held = pick(sample.X, test)
+        coefs = np.stack([[s.coef for s in row] for row in paths])
+        intercepts = np.array([[s.intercept for s in row] for row in paths])
+        z = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
+        of_tested.append(namespace(z[0]).stack(z))
+        if scorer is None:
+            weights = pick(sample.weights, test)
+            weights = weights / weights.sum()
+            losses = [
+                numpy(weights @ sample.loss.value(of_target, pick(y, test)[:, None]))
+                for y, of_target in zip(sample.ys, z, strict=True)
+            ]
+            scores.append(-np.mean(losses, axis=0))
+        else:
+            models = zip(np.swapaxes(coefs, 0, 1), np.swapaxes(intercepts, 0, 1), strict=True)
+            scores.append(np.array([scorer(held, test, *model) for model in models]))
+    bad = [str(f) for f, of_fold in enumerate(scores) if not np.isfinite(of_fold).all()]
     if bad:
         raise ValueError(
             f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
             "whose test rows it can score."
         )
-    ball = fits.sample.ball(Norm(2), 0.0, 1)
-    unsure = [UNSURE * fits.sample.problem(y, ball).constant[1] for y in fits.sample.ys]
-    corrections = None
-    if fits.unlabelled is not None:
-        values = np.stack([fold.correction for fold in each])
-        corrections = Corrections(len(fits.unlabelled), values)
-    return FoldScores(
-        scores=np.stack([fold.scores for fold in each]),
-        rows=[test for _, test in fits.splits],
-        z=[fold.z for fold in each],
-        path=path,
-        corrections=corrections,
-        unsolved=sum(
-            not s.converged and not s.gap <= enough
-            for paths in folds
-            for row, enough in zip(paths, unsure, strict=True)
-            for s in row
-        ),
+    ball = sample.ball(Norm(2), 0.0, 1)
+    unsure = [UNSURE * sample.problem(y, ball).constant[1] for y in sample.ys]
+    unsolved = sum(
+        not s.converged and not s.gap <= enough
+        for paths in folds
+        for row, enough in zip(paths, unsure, strict=True)
+        for s in row
     )
-
-
-class _Scored(NamedTuple):
-    """One fold: ``scores`` (m,), ``z`` (K, test, m) and ``correction`` (K, 2, m) or None."""
-
-    scores: Array
-    z: Array
-    correction: Any
-
-
-def _score_fold(fits: FoldFits, f: int, solved: Solved) -> _Scored:
-    """Return what the solutions of a fold say on its test rows."""
-    sample, loss, (_, test) = fits.sample, fits.sample.loss, fits.splits[f]
-    held = pick(sample.X, test)
-    weights = pick(sample.weights, test)
-    weights = weights / weights.sum()
-    coefs = np.stack([[s.coef for s in row] for row in solved])
-    intercepts = np.array([[s.intercept for s in row] for row in solved])
-    z = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
-    m = coefs.shape[1]
-    if fits.scorer is None:
-        losses = []
-        for y, of_target in zip(sample.ys, z, strict=True):
-            tested = pick(y, test)[:, None]
-            parts = (
-                numpy(weights @ loss.value(of_target[:, columns], tested))
-                for columns in blocks(m, len(test))
-            )
-            losses.append(np.concatenate(list(parts)))
-        scores = -np.mean(losses, axis=0)
-    else:
-        scores = np.array(
-            [fits.scorer(held, test, coefs[:, j], intercepts[:, j]) for j in range(m)]
-        )
-    corrected = None
-    if fits.unlabelled is not None:
-        corrected = np.stack(
-            [
-                correction(loss, model_scores(fits.unlabelled, c, b), own, weights)
-                for own, c, b in zip(z, coefs, intercepts, strict=True)
-            ]
-        )
-    return _Scored(scores, namespace(z[0]).stack(z), corrected)
+    return FoldScores(np.stack(scores), [test for _, test in splits], of_tested, path, unsolved)
 
 
 def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:
     """Return the rows on which costs are compared with what is left of the folds among them.
 
-    Of more than ``ALL_UP_TO`` rows it is a random part, always the same; all rows where such a part
-    would lack a class in some fold.
+    Of rows more than twice as many as are enough it is a random part, always the same; all rows
+    where such a part would lack a class in some fold.
     """
     n, d = sample.X.shape
     rows = np.flatnonzero(numpy(sample.weights) > 0)
@@ -247,13 +258,14 @@ def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:
         counts = [np.unique(numpy(y)[rows], return_counts=True)[1].min() for y in sample.ys]
         rarest = float(min(counts) / len(rows))
     most = max(COMPARE_ON, PER_COLUMN * d, int(np.ceil(OF_A_CLASS / rarest)))
-    if len(rows) <= max(ALL_UP_TO, most):
+    if len(rows) <= 2 * most:
         return sample, splits
     rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     place = np.full(n, -1)
     place[rows] = np.arange(most)
-    kept = [[place[part][place[part] >= 0] for part in pair] for pair in splits]
-    fewer = [(train, test) for train, test in kept]
+    fewer = [
+        (place[train][place[train] >= 0], place[test][place[test] >= 0]) for train, test in splits
+    ]
     part = sample.rows(rows)
     if not all(usable(part, train, test) for train, test in fewer):
         return sample, splits
@@ -269,7 +281,9 @@ def splits(
     as it is. ``classes`` are the names of the labels. Splits that cannot train are left out; none
     is left only where the folds were made here.
     """
-    labels = codes(sample)
+    ys = [numpy(y) for y in sample.ys]
+    # of one-vs-rest the number of the class
+    labels = ys[0] if len(ys) == 1 else np.stack(ys).argmax(axis=0)
     classify = sample.loss.task == "classification"
     # where folds are made here, else ``cv`` says which rows they hold
     count = None
@@ -281,18 +295,14 @@ def splits(
     if count is not None:
         names = np.unique(labels) if classes is None else classes
         splitters = _folds(labels, count, classify, seed, repeats, names, groups)
+    elif isinstance(cv, Iterable) and not (isinstance(cv, str) or hasattr(cv, "split")):
+        splitters = []
     else:
-        splitters = [check_cv(_given(cv), labels, classifier=classify)]
+        splitters = [check_cv(cv, labels, classifier=classify)]
     # a splitter is for rows that NumPy can read
     rows = sample.X if library(sample.X) is None else labels[:, None]
-    # of many rows the numbers of those that train are as much as a few columns
-    short = count is not None and library(sample.X) is None and len(labels) < 2**31
-    kind = np.int32 if short else None
-    found = [
-        _pair(split, len(labels), kind)
-        for splitter in splitters
-        for split in splitter.split(rows, labels, groups)
-    ]
+    made = (pair for splitter in splitters for pair in splitter.split(rows, labels, groups))
+    found = [_pair(pair, len(labels)) for pair in (made if splitters else cv)]
     lacking = [i for i, pair in enumerate(found) if not usable(sample, *pair)]
     if len(lacking) == len(found):
         if count is not None and groups is None:
@@ -312,19 +322,10 @@ def splits(
     return [pair for i, pair in enumerate(found) if i not in lacking]
 
 
-def _given(cv: Any) -> Any:
-    """Return a splitter as it is, and an iterable of splits as a list of pairs."""
-    if isinstance(cv, str) or hasattr(cv, "split") or not isinstance(cv, Iterable):
-        return cv
-    listed = list(cv)
-    for split in listed:
-        if not (isinstance(split, tuple | list | np.ndarray) and len(split) == 2):
-            raise ValueError(NO_PAIR.format(split))
-    return listed
-
-
-def _pair(split: Split, n: int, kind: Any) -> Split:
+def _pair(split: Any, n: int) -> Split:
     """Return the rows that train and those that test; refuse what are no numbers of rows."""
+    if not (isinstance(split, tuple | list | np.ndarray) and len(split) == 2):
+        raise ValueError(NO_PAIR.format(split))
     train, test = (np.asarray(part) for part in split)
     for rows in (train, test):
         if rows.dtype.kind not in "biu" or rows.ndim != 1:
@@ -334,15 +335,7 @@ def _pair(split: Split, n: int, kind: Any) -> Split:
                 f"a split of cv names row {int(rows.max())}, and X has {n} rows, 0 to {n - 1}: "
                 "make the splits for the rows of this fit."
             )
-    return train.astype(kind or train.dtype, copy=False), test.astype(
-        kind or test.dtype, copy=False
-    )
-
-
-def codes(sample: Sample) -> Array:
-    """Return one label per row (the class number for one-vs-rest), or the target."""
-    ys = [numpy(y) for y in sample.ys]
-    return ys[0] if len(ys) == 1 else np.stack(ys).argmax(axis=0)
+    return train, test
 
 
 def _folds(

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ..arrays import numpy
 from ..costs import Cost
-from ..design import Design, mean, model_scores
+from ..design import Design, fenced_rows, mean, model_scores
 from ..duality import ZeroModel, local_threshold, zero_model
-from ..fences import fenced_rows
 from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
 from .checks import check_deltas, checked_sample
@@ -29,8 +28,6 @@ SIZE = 20
 SPAN = 1e-3
 #: Number of deltas for feature maps, whose local matrices hold near the rows (order 2).
 LOCAL_SIZE = 12
-#: The least delta of a grid over the largest for feature maps.
-LOCAL_SPAN = 1e-3
 #: If clipping outliers lowers the zero threshold below this fraction, the grid goes further down.
 RAISED = 0.1
 #: Deltas that a grid is extended by at most.
@@ -39,10 +36,6 @@ FURTHER = 60
 LONE = 0.01
 #: The gap of the solutions by which a threshold is sought where a kink leaves no formula.
 KINKED_TOL = 1e-7
-#: Iterations of such a solution.
-KINKED_STEPS = 200
-#: Gaps that a fall of the risk must exceed to be no rounding.
-ABOVE_GAP = 10.0
 #: Newton steps to that threshold.
 NEWTON_STEPS = 12
 #: The last of these steps, relative to the threshold.
@@ -157,16 +150,13 @@ def tidy(sample: Sample, deltas: Array, solved: Solved, **scores: Any) -> Path:
 
     plain = []
     for y, row in zip(sample.ys, solved, strict=True):
-        mean_losses = [s.mean_loss for s in row]
+        mean_losses: Any = [s.mean_loss for s in row]
         if any(value is None for value in mean_losses):
-            coefs, intercepts = (
-                np.stack([s.coef for s in row]),
-                np.stack([s.intercept for s in row]),
-            )
+            coefs = np.stack([s.coef for s in row])
+            intercepts = np.stack([s.intercept for s in row])
             z = model_scores(sample.X, coefs, intercepts)
-            plain.append(numpy(sample.weights @ sample.loss.value(z, y[:, None])))
-        else:
-            plain.append(np.array(mean_losses))
+            mean_losses = numpy(sample.weights @ sample.loss.value(z, y[:, None]))
+        plain.append(mean_losses)
     return Path(
         deltas=deltas,
         coef=table("coef"),
@@ -202,14 +192,18 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
     """
     everywhere = sample.support is None
     if cost.geometry == "local" and order == 2 and everywhere:
-        top = max(_local_threshold(sample, y, cost) for y in sample.ys)
-        return (top or 1.0) * np.geomspace(1, LOCAL_SPAN, LOCAL_SIZE)
+        B = np.linalg.inv(cost.shape(Design(sample.X).dense()))
+        zeros = [_zero(sample.problem(y, Ball(cost, 0.0, 2))) for y in sample.ys]
+        top = max(local_threshold(zero, sample.weights, B)[0] for zero in zeros)
+        return (top or 1.0) * np.geomspace(1, SPAN, LOCAL_SIZE)
+    span = np.geomspace(1, SPAN**order, SIZE)
     if not (cost.is_norm and everywhere):
-        return (_mean_price(sample, cost, order) or 1.0) * np.geomspace(1, SPAN**order, SIZE)
+        return (_mean_price(sample, cost, order) or 1.0) * span
     top = max(threshold(sample, y, cost, order) for y in sample.ys)
     # at 0 no column says anything about y: every delta gives the constant model
-    deltas = (top or 1.0) * np.geomspace(1, SPAN**order, SIZE)
-    distance = sample.weights * _distances(sample)
+    deltas = (top or 1.0) * span
+    centred = Design(sample.X, center=mean(sample.X, sample.weights))
+    distance = sample.weights * centred.squared_norms() ** 0.5
     if top == 0 or distance.max() < LONE * distance.sum():
         return deltas
     near = replace(sample, X=fenced_rows(sample.X))
@@ -219,13 +213,6 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
     ratio = SPAN ** (order / (SIZE - 1))
     further = min(int(np.ceil(np.log(fenced / top) / np.log(ratio))), FURTHER)
     return np.append(deltas, deltas[-1] * ratio ** np.arange(1, further + 1))
-
-
-def _distances(sample: Sample) -> Array:
-    """Return the distances of the rows from their mean."""
-    center = mean(sample.X, sample.weights)
-    distance: Array = Design(sample.X, center=center).squared_norms() ** 0.5
-    return distance
 
 
 def _mean_price(sample: Sample, cost: Cost, order: int) -> float:
@@ -271,22 +258,16 @@ def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
     return _kinked_threshold(sample, y, cost, order, bound)
 
 
-def _local_threshold(sample: Sample, y: Array, cost: Cost) -> float:
-    """Return the least delta at which beta = 0 is optimal under a linearised cost."""
-    B = np.linalg.inv(cost.shape(Design(sample.X).dense()))
-    zero = _zero(sample.problem(y, Ball(cost, 0.0, 2)))
-    return local_threshold(zero, sample.weights, B)[0]
-
-
 def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:
     """Return the zero of the convex, decreasing F(0 model) - F*(delta), by Newton from the left."""
-    solver = Exact(tol=KINKED_TOL, max_iter=KINKED_STEPS)
+    solver = Exact(tol=KINKED_TOL)
     flat = sample.problem(y, Ball(cost, bound, order)).constant[1]
     delta = 0.5 * bound
     for _ in range(NEWTON_STEPS):
         [[found]] = solver.solve([sample.problem(y, Ball(cost, delta, order))], [delta])
         rise = flat - found.objective
-        if rise <= ABOVE_GAP * KINKED_TOL * flat or found.multiplier == 0:
+        # a fall of the risk that its gap explains is none
+        if rise <= found.gap or found.multiplier == 0:
             break
         step = min(rise / found.multiplier, bound - delta)
         delta += step

@@ -117,7 +117,11 @@ def theory_delta(sample: Sample, cost: Cost, order: int, confidence: float) -> f
     check_profile(sample, cost, confidence)
     if order == 1:
         require_lipschitz(sample.loss)
-    return max(_delta(sample, y, cost, order, confidence) for y in sample.ys)
+    pilots = [pilot(sample, y, cost) for y in sample.ys]
+    return max(
+        _at(sample, y, cost, order, confidence, *model)
+        for y, model in zip(sample.ys, pilots, strict=True)
+    )
 
 
 def check_profile(sample: Sample, cost: Cost, confidence: float) -> None:
@@ -136,40 +140,28 @@ def check_profile(sample: Sample, cost: Cost, confidence: float) -> None:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
 
 
-def _delta(sample: Sample, y: Array, cost: Cost, order: int, confidence: float) -> float:
-    return _at(sample, y, cost, order, confidence, *pilot(sample, y, cost))
-
-
 def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
     """Return the plain fit or, where there is none, the robust fit at its own median profile delta.
 
-    That is a fixed point, reached from the model beta = 0; order 1 for logistic loss, where the
-    profile stays finite at beta = 0.
+    There is none where classes are separable, and with fewer rows than coefficients no residual is
+    left. The robust fit is a fixed point, reached from the model beta = 0; order 1 for logistic
+    loss, where the profile stays finite at beta = 0.
     """
-    model = _plain_fit(sample, y, cost)
-    if model is not None:
-        return model
+    if np.count_nonzero(numpy(sample.weights)) > sample.X.shape[1] + 1:
+        problem = sample.problem(y, Ball(cost, 0.0, 2))
+        [[plain]] = Exact(tol=PLAIN_TOL, max_iter=PLAIN_STEPS).solve([problem], [0.0])
+        if not sample.loss.minimum_at_infinity:
+            return plain.coef, plain.intercept
+        z = Design(sample.X).scores(plain.coef) + plain.intercept
+        if plain.converged and (y * z)[sample.weights > 0].min() <= 0:
+            return plain.coef, plain.intercept
     order = 1 if np.isfinite(sample.loss.lipschitz) else 2
     delta = threshold(sample, y, cost, order)
     for _ in range(ROUNDS):
         problem = sample.problem(y, Ball(cost, delta, order))
-        [[found]] = Exact(tol=PILOT_TOL).solve([problem], [delta])
-        delta = _at(sample, y, cost, order, 0.5, found.coef, found.intercept)
-    return found.coef, found.intercept
-
-
-def _plain_fit(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float] | None:
-    """Return the empirical risk minimiser, None where it does not exist or leaves no residual."""
-    d = sample.X.shape[1]
-    if np.count_nonzero(numpy(sample.weights)) <= d + 1:
-        return None
-    problem = sample.problem(y, Ball(cost, 0.0, 2))
-    [[found]] = Exact(tol=PLAIN_TOL, max_iter=PLAIN_STEPS).solve([problem], [0.0])
-    z = Design(sample.X).scores(found.coef) + found.intercept
-    if sample.loss.minimum_at_infinity:
-        separated = (y * z)[sample.weights > 0].min() > 0
-        return None if separated or not found.converged else (found.coef, found.intercept)
-    return found.coef, found.intercept
+        [[robust]] = Exact(tol=PILOT_TOL).solve([problem], [delta])
+        delta = _at(sample, y, cost, order, 0.5, robust.coef, robust.intercept)
+    return robust.coef, robust.intercept
 
 
 def _at(
@@ -183,24 +175,18 @@ def _at(
 ) -> float:
     """Return the profile delta with the pilot (coef, intercept)."""
     if order == 1:
-        return _order_one(sample, y, cost, confidence, coef, intercept)
+        # n^-1/2 times the quantile of |N(0, E a^2 (x - xbar)(x - xbar)')|, a = l'
+        weights = sample.weights
+        z = Design(sample.X).scores(coef) + intercept
+        a, D = sample.loss.derivative(z, y), weights * sample.loss.curvature(z, y)
+        # a free intercept takes out the mean, weighted by the curvature
+        center = Design(sample.X).adjoint(D) / float(D.sum()) if sample.fit_intercept else None
+        S = _smaller_gram(Design(sample.X, cost.factor(), center), weights * a**2)
+        quantile = chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence)
+        return float(np.sqrt(quantile / rows(weights)))
     m = moments(sample, y, cost, coef, intercept)
     omega = eigh(m.covariance, _invertible(m.G), eigvals_only=True)
     return chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
-
-
-def _order_one(
-    sample: Sample, y: Array, cost: Cost, confidence: float, coef: Array, intercept: float
-) -> float:
-    """Return n^-1/2 times the quantile of |N(0, E a^2 (x - xbar)(x - xbar)')|, a = l'."""
-    weights = sample.weights
-    z = Design(sample.X).scores(coef) + intercept
-    a, D = sample.loss.derivative(z, y), weights * sample.loss.curvature(z, y)
-    # a free intercept takes out the mean, weighted by the curvature
-    center = Design(sample.X).adjoint(D) / float(D.sum()) if sample.fit_intercept else None
-    S = _smaller_gram(Design(sample.X, cost.factor(), center), weights * a**2)
-    quantile = chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence)
-    return float(np.sqrt(quantile / rows(weights)))
 
 
 def _smaller_gram(design: Design, D: Array) -> Array:
@@ -419,7 +405,9 @@ def confidence_region(
         M = M[:d, :d] - np.outer(M[:d, d], M[d, :d]) / M[d, d]
     M = (M + M.T) / 2
     # n (b - beta)'M(b - beta) -> sum omega chi2_1, omega = eig(M V), V the slopes' covariance
-    half = np.linalg.lstsq(m.C, _root(m.covariance), rcond=ROUNDING)[0][:d]
+    values, vectors = eigh(m.covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0))
+    half = np.linalg.lstsq(m.C, root, rcond=ROUNDING)[0][:d]
     omega = np.linalg.eigvalsh(half.T @ M @ half)
     delta = chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
     return ConfidenceRegion(coef, M, delta, confidence, names)
@@ -435,22 +423,17 @@ def _check_rows(sample: Sample, d: int) -> None:
     rarer class, coverage stays at 0.95 or above, but intervals are 1.8 times as long as with 20 per
     slope at 2 rows and 1.25 times at 5 (4 slopes, lengths times the root of n).
     """
-    rows, what = 1.0 / float(sample.weights @ sample.weights), "rows"
+    count, what = rows(sample.weights), "rows"
     if sample.loss.task == "classification":
         share = float(sample.weights[sample.ys[0] > 0].sum())
-        rows, what = rows * min(share, 1 - share), "rows of the rarer class"
+        count, what = count * min(share, 1 - share), "rows of the rarer class"
     least = ROWS_PER_SLOPE[sample.loss.task]
     need = least * d
-    if rows < need:
+    if count < need:
         warnings.warn(
-            f"the confidence region is asymptotic, and {rows:.0f} {what} are few for {d} slopes: "
+            f"the confidence region is asymptotic, and {count:.0f} {what} are few for {d} slopes: "
             f"below {least} per slope ({need}) its intervals are unreliable and can be "
             "far too wide or too narrow. Use fewer columns or more rows.",
             UserWarning,
             stacklevel=4,
         )
-
-
-def _root(S: Array) -> Array:
-    values, vectors = eigh(S)
-    return vectors * np.sqrt(np.maximum(values, 0))

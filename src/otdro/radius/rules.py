@@ -1,33 +1,30 @@
-"""Rules that choose delta from the folds: each maps the evidence to a place on the grid.
+r"""Rules that choose delta: each maps what the folds of a cost say to a place on the grid.
 
 To add a rule, write a function from ``Evidence`` to ``Verdict`` and name it in ``RULES``. Below the
-rules are their parts: the smoothed out-of-fold loss, and the radius at which noise alone moves the
-coefficients, which is the unit of the prior for delta.
+rules are their parts: the smoothed out-of-fold loss, the radius at which noise alone moves the
+coefficients, which is the unit of the prior for delta, and the losses of environments.
+
+The softmax model has one margin per row: the cross-entropy of a row is :math:`\log(1 + e^{-m})` of
+:math:`m = \log(p_y/(1 - p_y))`, so that a rule for the logistic loss of margins holds for it with m
+as score and +1 as label.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import beside, full, namespace, numpy
-from ..costs import Cost
-from ..design import Design
-from ..fences import fenced, weighted_quantile
+from ..arrays import full, namespace, numpy, pick
+from ..costs import Cost, Norm
+from ..design import Design, fenced, weighted_quantile
+from ..losses import Logistic
 from ..problem import Ball, Sample
-from .evidence import (
-    BY_CHANCE,
-    UNLIKE,
-    Corrections,
-    Evidence,
-    environment_losses,
-    information,
-    radius,
-)
+from .folds import FoldScores
 
 Array = NDArray[Any]
 
@@ -37,8 +34,6 @@ PROFILE_SHARE = 0.4
 PRIOR_SHARE = 0.35
 #: Precision of that prior, in the logarithm of the radius.
 PRIOR_WEIGHT = 2.0
-#: A loss this small, relative to the best constant's, is none.
-NO_LOSS = 1e-12
 #: The share of the mean loss of environments that their folds must promise to gain.
 GAIN = 0.1
 #: The share of the way, in the logarithm of delta, that is then taken.
@@ -48,24 +43,52 @@ TAIL = 0.25
 #: The share of wrong rows below which labels count as being without noise. On tables of rules
 #: without noise the tail expects less from 50 rows on; on digits, the cleanest real ones, more.
 NO_WRONG_ROWS = 1 / 2_000
-#: The difference of the criterion of "smoothed" that divides a weight in a blend by e.
-TEMPERATURE = 1.0
-#: Rows up to which folds made from an int are repeated: their noise decides there.
-REPEAT_UP_TO = 120
-#: How often they are repeated.
-REPEATS = 3
 #: Distinct rows up to which "smoothed" replaces the out-of-fold margins by a Gaussian altogether.
 SMOOTHING = 40
 #: Nodes of the quadrature over that Gaussian.
 NODES = 15
-#: A share h of the Gaussian for which three nodes do.
-HARDLY_SMOOTHED = 0.01
 #: Draws behind the profile of norms that are not Euclidean.
 DRAWS = 200
 #: Deltas at which tr S^2 is found.
 KNOTS = 5
-#: Parts in which the draws are looked at, so that wide rows fit in memory.
-DRAWN_PARTS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a rule may look at: the sample, one cost with its deltas (descending), and its folds.
+
+    ``own_loss``: the scores of the folds are minus the loss, not those of a scorer. ``groups`` are
+    the environments that folds leave out as a whole, None if they leave out rows. ``tolerance`` is
+    the parameter of the estimators, ``by_rows`` the place that folds of rows chose, where folds of
+    environments follow them.
+    """
+
+    sample: Sample
+    cost: Cost
+    order: int
+    deltas: Array
+    folds: FoldScores
+    own_loss: bool
+    groups: Array | None = None
+    tolerance: float = 0.05
+    by_rows: int | None = None
+
+    @property
+    def radius(self) -> Array:
+        """Delta at order 1, its root at order 2."""
+        return self.deltas if self.order == 1 else np.sqrt(self.deltas)
+
+    @cached_property
+    def information(self) -> float:
+        """How many independent rows the folds speak of, at least one per environment."""
+        n = self.sample.distinct
+        if self.groups is None:
+            return n
+        # rows without weight are none
+        present = numpy(self.sample.weights > 0)
+        losses = _row_losses(self.sample, self.folds, int(self.folds.mean.argmax()))[present]
+        effect = design_effect(losses, self.groups[present])
+        return max(n / effect, min(n, len(np.unique(self.groups))))
 
 
 class Verdict(NamedTuple):
@@ -116,7 +139,7 @@ def profile(evidence: Evidence) -> Verdict:
     """The least delta whose radius is at least ``PROFILE_SHARE`` times the profile's median."""
     if not evidence.cost.is_norm:
         raise ValueError(f"rule='profile' needs a cost that is a norm, not {evidence.cost!r}.")
-    enough = radius(evidence) >= PROFILE_SHARE * profile_median(evidence)
+    enough = evidence.radius >= PROFILE_SHARE * profile_median(evidence)
     # from the largest delta down, the last before the condition first fails
     place = max(0, int(np.argmin(enough)) - 1) if not enough.all() else len(enough) - 1
     return _scored(evidence, place)
@@ -160,8 +183,8 @@ def smoothed(evidence: Evidence) -> Verdict:
     place = int(values.argmin())
     # d(n log L) = (n/L) dL
     loss = max(-float(evidence.folds.mean[place]), float(np.finfo(float).tiny))
-    slope = float(information(evidence)) / loss
-    verdict = Verdict(place, float(values[place]), TEMPERATURE, slope)
+    slope = evidence.information / loss
+    verdict = Verdict(place, float(values[place]), 1.0, slope)
     if evidence.by_rows is not None and evidence.groups is not None:
         place = moved_by_environments(evidence, evidence.groups, evidence.by_rows, place)
         return verdict._replace(place=place)
@@ -184,12 +207,12 @@ def moved_by_environments(evidence: Evidence, groups: Array, by_rows: int, place
 
 def criterion(evidence: Evidence) -> Array:
     """Return the criterion that ``smoothed`` minimises, one value per delta."""
-    n = information(evidence)
+    n = evidence.information
     noise = np.maximum(PRIOR_SHARE * profile_median(evidence), np.finfo(float).tiny)
-    prior = np.log(np.maximum(radius(evidence), np.finfo(float).tiny) / noise) ** 2
+    prior = np.log(np.maximum(evidence.radius, np.finfo(float).tiny) / noise) ** 2
     loss, flat = smoothed_loss(evidence, n)
-    # constant targets leave no loss at all: then the prior decides
-    least = max(NO_LOSS * flat, np.finfo(float).tiny)
+    # constant targets leave no loss but rounding: then the prior decides
+    least = max(np.finfo(float).eps * flat, np.finfo(float).tiny)
     return n * np.log(np.maximum(loss, least)) + PRIOR_WEIGHT * prior
 
 
@@ -242,85 +265,41 @@ def resolve(rule: Any) -> Rule:
 
 def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
     """Return L_h for every delta, and the loss of the best constant as its unit."""
-    sample, losses = evidence.sample, []
+    sample = evidence.sample
     h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
     ball = Ball(evidence.cost, 0.0, evidence.order)
     flat = [sample.problem(y, ball).constant[1] for y in sample.ys]
-    made = _corrections(evidence, n)
-    for k, constant in enumerate(flat):
-        found = _out_of_fold(evidence, k, h)
-        if made is not None:
-            share = made.share(n, h, float(found.min()) / max(constant, np.finfo(float).tiny))
-            shift = made.mean(k, evidence.folds.shares(sample.weights))
-            found = _out_of_fold(evidence, k, h, share * shift)
-        losses.append(found)
+    losses = [_smoothed(evidence, k, h) for k in range(len(sample.ys))]
     return np.mean(losses, axis=0), float(np.mean(flat))
 
 
-def _corrections(evidence: Evidence, n: float) -> Corrections | None:
-    """Return what rows without labels say, if they differ from tested ones by no more than chance.
+def _smoothed(evidence: Evidence, k: int, h: float) -> Array:
+    """Return the out-of-fold loss of the target k at every delta, smoothed by h.
 
-    To all targets: a class that they are like is no reason to trust them.
+    It is the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature, mu and
+    s the mean and deviation of the margins m. Margins are fenced: one row far out must not decide
+    on delta. A row at k times its fence counts 1/k, with its score on the fence about the median:
+    models fitted to such rows say nothing about others.
     """
-    folds, sample = evidence.folds, evidence.sample
-    made = folds.corrections
-    if made is None:
-        return None
-    shares = folds.shares(sample.weights)
-    for k in range(len(sample.ys)):
-        _, z, weights = folds.entries(k, sample.weights)
-        if made.errors(sample.loss, made.mean(k, shares), z, weights, n) > BY_CHANCE:
-            warnings.warn(UNLIKE, UserWarning, stacklevel=2)
-            return None
-    return made
-
-
-def _out_of_fold(evidence: Evidence, k: int, h: float, shift: Array | None = None) -> Array:
-    """Return the out-of-fold loss of the sample for the target k, smoothed by h, at every delta.
-
-    ``shift`` (2, m) is added to the mean and the mean square of the margins. A row at k times its
-    fence counts 1/k, with its score on the fence about the median: models fitted to such rows say
-    nothing about others.
-    """
-    sample, folds, losses = evidence.sample, evidence.folds, []
-    for columns in folds.blocks():
-        rows, z, share = folds.entries(k, sample.weights, columns)
-        inside = sample.fence[1][rows]
-        if inside.min() < 1:
-            c = weighted_quantile(z, share, 0.5)
-            z, share = c + inside[:, None] * (z - c), share * inside / (share @ inside)
-        more = None if shift is None else beside(shift[:, columns], z)
-        losses.append(_smoothed(sample, z, sample.ys[k][rows, None], share, h, more))
-    return np.concatenate(losses)
-
-
-def _smoothed(
-    sample: Sample, z: Array, y: Array, share: Array, h: float, correction: Array | None
-) -> Array:
-    """Return the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature.
-
-    The margins are fenced: one row far out must not decide on delta. A ``correction`` of their
-    mean and mean square moves and stretches them first, to at least half of their deviation.
-    """
-    loss = sample.loss
+    sample, loss = evidence.sample, evidence.sample.loss
+    rows, z, share = evidence.folds.entries(k, sample.weights)
+    inside = sample.fence[1][rows]
+    if inside.min() < 1:
+        c = weighted_quantile(z, share, 0.5)
+        z, share = c + inside[:, None] * (z - c), share * inside / (share @ inside)
+    y = sample.ys[k][rows, None]
     if h == 0:
         return numpy(share @ loss.value(z, y))
     margin = fenced(z * y, share)
     mu = share @ margin
     s = (share @ (margin - mu) ** 2) ** 0.5
-    if correction is not None:
-        xp, at = namespace(s), mu + correction[0]
-        square = mu**2 + s**2 + correction[1] - at**2
-        spread = xp.maximum(square, s**2 / 4) ** 0.5
-        margin = at + spread / xp.where(s > 0, s, 1.0) * (margin - mu)
-        mu, s = at, spread
-    # the error of the quadrature is of order h^(2 nodes)
-    nodes, mass = np.polynomial.hermite_e.hermegauss(NODES if h > HARDLY_SMOOTHED else 3)
+    nodes, mass = np.polynomial.hermite_e.hermegauss(NODES)
     centre = mu + np.sqrt(1 - h**2) * (margin - mu)
-    return sum(
+    found: Array = sum(
         w * numpy(share @ loss.value((centre + h * s * float(x)) * y, y))
         for x, w in zip(nodes, mass / mass.sum(), strict=True)
     )
+    return found
 
 
 def profile_median(evidence: Evidence) -> Array:
@@ -340,60 +319,173 @@ def profile_median(evidence: Evidence) -> Array:
             b = loss.constant(y, sample.weights) if sample.fit_intercept else 0.0
             a = loss.derivative(full(len(y), b, y), y)
             unit = max(float(sample.weights @ a**2) ** 0.5, np.finfo(float).tiny)
-        radii.append(norms(evidence, k) / unit)
-    return np.mean(radii, axis=0) / np.sqrt(information(evidence))
+        rows, z, share = evidence.folds.entries(k, sample.weights)
+        square = share[:, None] * loss.derivative(z, y[rows, None]) ** 2
+        n, xp = len(sample.weights), namespace(square)
+        D = xp.stack([xp.bincount(rows, column, minlength=n) for column in square.T], axis=1)
+        D *= sample.fence[1][:, None] ** 2
+        radii.append(norms(evidence, D) / unit)
+    return np.mean(radii, axis=0) / np.sqrt(evidence.information)
 
 
-def _squares(evidence: Evidence, k: int, columns: slice) -> Array:
-    """Return the weights a^2 (n, m) of the outer products of rows, on the fence, at some deltas."""
-    sample = evidence.sample
-    rows, z, share = evidence.folds.entries(k, sample.weights, columns)
-    a = sample.loss.derivative(z, sample.ys[k][rows, None])
-    square = share[:, None] * a**2
-    n, xp = len(sample.weights), namespace(square)
-    D = xp.stack([xp.bincount(rows, column, minlength=n) for column in square.T], axis=1)
-    D *= sample.fence[1][:, None] ** 2
-    return D
-
-
-def _euclidean_norms(evidence: Evidence, k: int) -> Array:
-    """Return the median of |N(0, S)|, S = sum D (z - c)(z - c)', at every delta.
+def _euclidean_norms(evidence: Evidence, D: Array) -> Array:
+    """Return the median of |N(0, S)|, S = sum D (z - c)(z - c)', for each column of D (n, m).
 
     It needs the trace of S and that of S^2 only. The second, relative to the square of the first,
     varies slowly with delta: it is found at ``KNOTS`` deltas and interpolated.
     """
-    sample, m = evidence.sample, len(evidence.deltas)
+    sample, m = evidence.sample, D.shape[1]
     center = sample.fence[0] if sample.fit_intercept else None
     design = Design(sample.X, evidence.cost.factor(), center)
-    length, trace, shares = design.squared_norms(), np.zeros(m), {}
+    trace = numpy(design.squared_norms() @ D)
     knots = np.unique(np.linspace(0, m - 1, KNOTS).round().astype(int))
-    for columns in evidence.folds.blocks():
-        D = _squares(evidence, k, columns)
-        trace[columns] = numpy(length @ D)
-        for j in knots[(columns.start <= knots) & (knots < columns.stop)]:
-            # divided before it is squared: residuals of an interpolated target are tiny
-            unit = max(trace[j], np.finfo(float).tiny)
-            shares[j] = design.gram_square(D[:, j - columns.start] / unit)
-    share = np.interp(np.arange(m), knots, list(shares.values()))
+    # divided before it is squared: residuals of an interpolated target are tiny
+    unit = np.maximum(trace, np.finfo(float).tiny)
+    share = np.interp(
+        np.arange(m), knots, [design.gram_square(D[:, j] / float(unit[j])) for j in knots]
+    )
     # chi-square of equal mean and variance, by Wilson and Hilferty
     median: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
     return median
 
 
-def _drawn_norms(evidence: Evidence, k: int) -> Array:
+def _drawn_norms(evidence: Evidence, D: Array) -> Array:
     """Return the same under another norm, from draws."""
     sample = evidence.sample
     xi = np.random.default_rng(0).standard_normal((len(sample.weights), DRAWS))
     design = Design(sample.X, center=sample.fence[0] if sample.fit_intercept else None)
-    draws = [np.ascontiguousarray(part) for part in np.array_split(xi, DRAWN_PARTS, axis=1)]
+    pulls = (design.adjoint(xi * np.sqrt(column)[:, None]) for column in D.T)
+    return np.array([np.median(evidence.cost.norm(pull.T)) for pull in pulls])
 
-    def lengths(root: Array) -> Array:
-        pulls = (design.adjoint(some * root) for some in draws)
-        return np.concatenate([evidence.cost.norm(pull.T) for pull in pulls])
 
-    found = [
-        np.median(lengths(np.sqrt(column)[:, None]))
-        for columns in evidence.folds.blocks()
-        for column in _squares(evidence, k, columns).T
-    ]
-    return np.array(found)
+@dataclass(frozen=True, eq=False)
+class EnvironmentLosses:
+    """The mean out-of-fold loss of each environment along the deltas, ``losses`` (G, m).
+
+    ``names`` (G,) are the groups that some fold tested, ``counts`` (G,) their rows of positive
+    weight, ``errors`` (G, m) the standard errors of the losses, from the spread of the rows. An
+    environment of one class, or of one row, has a mean loss like any other.
+    """
+
+    names: Array
+    counts: Array
+    losses: Array
+    errors: Array
+
+    @property
+    def worst(self) -> Array:
+        """The largest of them at every delta."""
+        found: Array = self.losses.max(axis=0)
+        return found
+
+    @property
+    def shrunken(self) -> Array:
+        """The losses (G, m) moved to their mean by the share of their spread that is noise."""
+        mean, noise = self.losses.mean(axis=0), self.errors**2
+        spread = ((self.losses - mean) ** 2).sum(axis=0) / max(1, len(self.losses) - 1)
+        between = np.maximum(spread - noise.mean(axis=0), 0.0)
+        share = between / np.maximum(between + noise, np.finfo(float).tiny)
+        found: Array = mean + share * (self.losses - mean)
+        return found
+
+
+def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> EnvironmentLosses:
+    """Return what the folds say about every group of rows; weights have no part in the errors."""
+    names, code = np.unique(groups, return_inverse=True)
+    rows, times = (numpy(each) for each in folds.tested)
+    of_rows, positive = code[rows], numpy(sample.weights)[rows] > 0
+    counts = np.bincount(of_rows, positive / times, minlength=len(names))
+
+    def means(values: Array, share: Array) -> Array:
+        total = np.zeros((len(names), values.shape[1]))
+        np.add.at(total, of_rows, share[:, None] * values)
+        mass = np.bincount(of_rows, share, minlength=len(names))
+        kept: Array = total[counts > 0] / mass[counts > 0, None]
+        return kept
+
+    losses, variances = [], []
+    for k, y in enumerate(sample.ys):
+        _, z, share = folds.entries(k, sample.weights)
+        loss = numpy(sample.loss.value(z, pick(y, rows)[:, None]))
+        losses.append(means(loss, numpy(share)))
+        each = positive / times
+        variances.append(means(loss**2, each) - means(loss, each) ** 2)
+    seen = np.round(counts[counts > 0]).astype(int)
+    errors = np.sqrt(np.maximum(np.mean(variances, axis=0), 0.0) / seen[:, None])
+    return EnvironmentLosses(names[counts > 0], seen, np.mean(losses, axis=0), errors)
+
+
+def design_effect(losses: Array, groups: Array) -> float:
+    r"""Return by what number rows must be divided, because those of an environment are alike.
+
+    It is Kish's :math:`1 + (\bar m - 1)\rho`, with :math:`\rho` the share of the variance of the
+    out-of-fold losses (n,) that is between environments (one-way analysis of variance) and
+    :math:`\bar m = \sum_g m_g^2/\sum_g m_g` rows an environment.
+    """
+    code = np.unique(groups, return_inverse=True)[1]
+    m = np.bincount(code).astype(float)
+    G, n = len(m), float(len(losses))
+    if G < 2 or n <= G:
+        return 1.0
+    mean = np.bincount(code, losses) / m
+    between = m @ (mean - losses.mean()) ** 2 / (G - 1)
+    within = ((losses - mean[code]) ** 2).sum() / (n - G)
+    size = (n - m @ m / n) / (G - 1)
+    total = between + (size - 1) * within
+    rho = max(between - within, 0.0) / total if total > 0 else 0.0
+    return float(1 + (m @ m / n - 1) * rho)
+
+
+def _row_losses(sample: Sample, folds: FoldScores, place: int) -> Array:
+    """Return the out-of-fold loss of every row at one delta, over its folds and target vectors.
+
+    A row that no fold tested has the mean loss of the others.
+    """
+    losses = []
+    for k, y in enumerate(sample.ys):
+        rows, z, _ = folds.entries(k, sample.weights)
+        value = numpy(sample.loss.value(z[:, place], y[rows]))
+        rows = numpy(rows)
+        count = np.bincount(rows, minlength=len(y))
+        total = np.bincount(rows, value, minlength=len(y))
+        losses.append(np.where(count > 0, total / np.maximum(count, 1), value.mean()))
+    found: Array = np.mean(losses, axis=0)
+    return found
+
+
+class TrueClass(Logistic):
+    """The logistic loss of the margin of the own class among K.
+
+    A mean slope a e_y of the rows pulls the K scores apart: its polar norm over pairs of classes is
+    at most sqrt(K - 1) times that of a single score, which is the unit of ``lipschitz``.
+    """
+
+    def __init__(self, classes: int = 2, risk: float = 1.0) -> None:
+        self.classes = classes
+        self.risk = risk
+
+    @property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        """1/sqrt(K - 1)."""
+        return float(1 / np.sqrt(self.classes - 1))
+
+    def constant(self, y: Array, weights: Array) -> float:
+        """Return the margin whose loss is the best constant model's risk."""
+        return -float(np.log(np.expm1(self.risk)))
+
+
+def binary_view(sample: Sample, folds: FoldScores) -> tuple[Sample, FoldScores]:
+    """Return the sample and folds of a softmax model with margins as scores; others unchanged."""
+    K = sample.loss.outputs
+    if K == 1:
+        return sample, folds
+    [y] = sample.ys
+    z = []
+    for rows, scores in zip(folds.rows, folds.z, strict=True):
+        # the cross-entropy is log(1 + e^-m) of the margin m of the own class
+        entropy, xp = sample.loss.value(scores[0], pick(y, rows)[:, None]), namespace(scores)
+        entropy = xp.maximum(entropy, np.finfo(float).tiny)
+        z.append(-(entropy + xp.log(-xp.expm1(-entropy)))[None])
+    _, risk = sample.problem(y, sample.ball(Norm(2), 0.0, 1)).constant
+    view = replace(sample, ys=[full(len(y), 1.0, y)], loss=TrueClass(K, risk))
+    return view, replace(folds, z=z)

@@ -7,10 +7,7 @@ candidate cost gets a ``Trial``: its folds at every delta, and where the rule wo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -38,17 +35,19 @@ from .candidates import (
     spreads_far_apart,
 )
 from .checks import check_delta, check_deltas, resolve_order
-from .evidence import (
-    Evidence,
+from .folds import (
+    REPEAT_UP_TO,
+    REPEATS,
     FoldScores,
-    binary_view,
-    environment_losses,
-    rows_to_look_at,
+    ModelScorer,
+    Split,
+    compared,
+    cross_validate,
+    splits,
 )
-from .folds import FoldFits, ModelScorer, Split, compared, cross_validate, splits
 from .grid import Path, default_deltas, solve_path, tidy
 from .profile import theory_delta
-from .rules import REPEAT_UP_TO, REPEATS, Verdict, by_margins
+from .rules import Evidence, Verdict, binary_view, by_margins, environment_losses
 from .rules import resolve as resolve_rule
 
 Array = NDArray[Any]
@@ -108,17 +107,28 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A candidate cost on its deltas: what its folds said, and where the rule would stop.
-
-    The path over all rows is ``final`` if it has the accuracy of the fit.
-    """
+    """A candidate cost on its deltas: what its folds said, and where the rule would stop."""
 
     name: str
     cost: Cost
     deltas: Array
     folds: FoldScores
     verdict: Verdict
-    final: bool = False
+
+    def scored(self, weight: float, chosen: bool) -> CandidateScore:
+        """Return what the folds said, with the weight of this cost in that of the fit."""
+        place, folds = self.verdict.place, self.folds
+        return CandidateScore(
+            self.name,
+            self.deltas,
+            folds.mean,
+            folds.se,
+            float(self.deltas[place]),
+            float(folds.mean[place]),
+            self.verdict.value,
+            chosen,
+            weight,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +220,9 @@ class RowsInFolds:
         """Return ``learned[f][c]``: cost c learned without fold f."""
         if tried.cost is not None and not tried.cost.learns:
             return [[tried.cost] for _ in self.splits]
-        tried = replace(tried, unlabelled=self.settings.unlabelled)
         learned: list[list[Cost]] = Parallel(n_jobs=self.settings.n_jobs)(
-            delayed(tried.costs)(self.sample.rows(train)) for train, _ in self.splits
+            delayed(tried.costs)(self.sample.rows(train), self.settings.unlabelled)
+            for train, _ in self.splits
         )
         return learned
 
@@ -235,19 +245,21 @@ class RowsInFolds:
         """Return one trial per cost; ``learned[f][c]`` is cost c learned without fold f."""
         settings, rule = self.settings, resolve_rule(self.settings.rule)
         deltas = [self.deltas(cost) for cost in costs]
-        fits = FoldFits(
-            sample=self.sample,
-            order=self.order,
-            solver=self.solver,
-            splits=self.splits,
+        scores = cross_validate(
+            self.sample,
+            self.order,
+            self.solver,
+            self.splits,
+            costs,
+            learned,
+            deltas,
+            names=names,
             scorer=self.scorer,
-            unlabelled=judged_on(self.sample, costs, settings),
             n_jobs=settings.n_jobs,
+            # the path of the only cost will be that of the fit
+            final=len(costs) == 1,
         )
-        # the path of the only cost will be that of the fit
-        final = len(costs) == 1
         trials, unsolved = [], 0
-        scores = cross_validate(fits, costs, learned, deltas, names=names, final=final)
         for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True):
             view, margins = binary_view(self.sample, folds)
             evidence = Evidence(
@@ -261,7 +273,7 @@ class RowsInFolds:
                 tolerance=settings.tolerance,
                 by_rows=self.by_rows,
             )
-            trials.append(Trial(name, cost, grid, folds, rule(evidence), final))
+            trials.append(Trial(name, cost, grid, folds, rule(evidence)))
             unsolved += folds.unsolved
         if unsolved:
             warnings.warn(
@@ -299,17 +311,14 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     Rows in very small or large units are measured in others inside, so that the choice does not
     depend on them.
     """
-    tried = cost_candidates.resolve(settings.cost, sample.X, settings.unlabelled)
+    tried = cost_candidates.resolve(settings.cost, sample.X)
     order = resolve_order(settings.order, sample.loss, tried.cost)
     delta = check_delta(settings.delta)
     folds = delta == "cv" or tried.learned is not None
-    costs = [] if tried.cost is None else [tried.cost]
-    used = not costs or (folds and judged_on(sample, costs, settings) is not None)
-    if settings.unlabelled is not None and not used:
+    if settings.unlabelled is not None and tried.cost is not None:
         warnings.warn(
-            f"neither the cost {tried.cost!r} nor the choice of delta has a use for unlabelled "
-            "rows, so that they play no part. Leave them out, or use cost='learned' or delta='cv' "
-            "with the rule 'auto'.",
+            f"the cost {tried.cost!r} has no use for unlabelled rows, so that they play no part. "
+            "Leave them out, or use cost='learned'.",
             UserWarning,
             stacklevel=2,
         )
@@ -358,39 +367,39 @@ def in_given_units(choice: Choice, sample: Sample, unit: Any, price: float) -> C
         cost = in_units_of_columns(cost, 1 / unit)
         name = {"Euclidean": STANDARDISED}
 
-    def scored(one: CandidateScore) -> CandidateScore:
-        return replace(
-            one,
-            name=name.get(one.name, one.name),
-            deltas=one.deltas * price,
-            delta=one.delta * price,
-        )
-
     solutions = [
         replace(s, coef=s.coef / unit, multiplier=s.multiplier / price) for s in choice.solutions
     ]
     path = choice.path
     if path is not None:
-        path = replace(
-            path,
-            deltas=path.deltas * price,
-            coef=path.coef / unit,
-            candidates=[scored(one) for one in path.candidates],
-        )
-    compared = getattr(choice.ball.cost, "comparison_", None)
-    if compared is not None:
-        cost.comparison_ = replace(compared, candidates=[*map(scored, compared.candidates)])
-    weights = getattr(choice.ball.cost, "weights_", None)
-    if weights is not None:
-        cost.weights_ = {name.get(one, one): weight for one, weight in weights.items()}
+        table = [
+            replace(
+                one,
+                name=name.get(one.name, one.name),
+                deltas=one.deltas * price,
+                delta=one.delta * price,
+            )
+            for one in path.candidates
+        ]
+        path = replace(path, deltas=path.deltas * price, coef=path.coef / unit, candidates=table)
+        compared = getattr(choice.ball.cost, "comparison_", None)
+        if compared is not None:
+            _describe(cost, compared.rule, table)
     ball = sample.ball(cost, choice.ball.delta * price, choice.ball.order)
     return replace(choice, ball=ball, solutions=solutions, path=path)
+
+
+def _describe(cost: Any, rule: str, table: list[CandidateScore]) -> None:
+    """Let a learned cost, which is not the user's own, carry what it was made of."""
+    cost.comparison_ = Comparison(rule, table)
+    if cost.comparison_.blended:
+        cost.weights_ = {one.name: one.weight for one in table if not one.chosen}
 
 
 def _choose(rows: RowsInFolds, tried: Candidates) -> Choice:
     """Return the ball: cost and delta by the same folds, or one of them where both are given."""
     folds = rows.delta == "cv" or tried.learned is not None
-    tried, costs = replace(tried, unlabelled=rows.settings.unlabelled).from_all(rows.sample)
+    tried, costs = tried.from_all(rows.sample, rows.settings.unlabelled)
     if not folds:
         ball = rows.sample.ball(costs[0], float(rows.deltas(costs[0])[0]), rows.order)
         return Choice(ball, rows.solutions(ball), note=tried.note)
@@ -422,26 +431,29 @@ def _best_trial(
 
     The rows have the folds of that trial: those ``of_environments`` follow, if there are any.
     """
-    weights = None
-    taken: Callable[[list[Cost]], Cost]
-    if len(costs) > 1 and tried.learned is not None and tried.learned.how == "blend":
-        trials, learned = rows.compare(tried, costs)
-        weights = blend_weights(trials)
-        taken = partial(blended, weights=weights, d=rows.sample.X.shape[1])
-        in_folds = [[taken(of_fold)] for of_fold in learned]
-        [best] = rows.run(["Blend"], [taken(costs)], in_folds)
-    else:
+    trials: list[Trial] = []
+    weights, name = np.ones(1), tried.names[0]
+    if len(costs) == 1:
         learned = rows.costs_in_folds(tried)
-        trials = rows.run(tried.names, costs, learned)
-        best = min(trials, key=lambda trial: trial.verdict.value)
-        taken = itemgetter(trials.index(best))
-        in_folds = [[taken(of_fold)] for of_fold in learned]
-    chosen = best
+    else:
+        trials, learned = rows.compare(tried, costs)
+        weights, name = blend_weights(trials), "Blend"
+        if tried.learned is not None and tried.learned.how == "choose":
+            least = int(np.argmin([trial.verdict.value for trial in trials]))
+            weights, name = np.eye(len(costs))[least], tried.names[least]
+
+    def taken(costs: list[Cost]) -> Cost:
+        if name == "Blend":
+            return blended(costs, weights, rows.sample.X.shape[1])
+        return costs[int(weights.argmax())]
+
+    cost, in_folds = taken(costs), [[taken(of_fold)] for of_fold in learned]
+    [best] = rows.run([name], [cost], in_folds)
     given = rows.settings.deltas is not None or rows.delta != "cv"
     # rows of the same environments do not show that labels have no noise in others
     if best.verdict.beyond and not given and of_environments is None:
         rows = replace(rows, further=FURTHER)
-        [best] = rows.run([best.name], [best.cost], in_folds)
+        [best] = rows.run([name], [cost], in_folds)
     if of_environments is not None:
         rows = replace(
             rows,
@@ -450,14 +462,16 @@ def _best_trial(
             by_rows=best.verdict.place,
         )
         in_folds = [[taken(of_fold)] for of_fold in rows.costs_in_folds(tried)]
-        [best] = rows.run([best.name], [best.cost], in_folds)
-    trials = [best if trial is chosen else trial for trial in trials]
-    table = candidate_scores(trials, weights, best)
+        [best] = rows.run([name], [cost], in_folds)
+    shares = zip(trials or [best], weights.tolist(), strict=True)
+    if name == "Blend":
+        table = [trial.scored(weight, False) for trial, weight in shares] + [best.scored(1.0, True)]
+    else:
+        table = [
+            (best if weight else trial).scored(weight, bool(weight)) for trial, weight in shares
+        ]
     if tried.learned is not None:
-        # made here, not the user's own: it may carry what it was made of
-        best.cost.comparison_ = Comparison(rows.settings.rule, table)
-        if weights is not None:
-            best.cost.weights_ = {t.name: float(w) for t, w in zip(trials, weights, strict=True)}
+        _describe(best.cost, rows.settings.rule, table)
     return rows, best, table
 
 
@@ -465,9 +479,7 @@ def _along_path(rows: RowsInFolds, best: Trial, table: list[CandidateScore], not
     """Return the choice of a trial, with the path over all rows certified at its delta."""
     sample, place, groups = rows.sample, best.verdict.place, rows.settings.groups
     ball = sample.ball(best.cost, float(best.deltas[place]), rows.order)
-    solved = best.folds.path
-    if solved is None or not best.final:
-        solved = solve_path(sample, best.cost, rows.order, best.deltas, rows.solver)
+    solved = best.folds.path or []
     chosen = [of_target[place] for of_target in solved]
     # passes that folds share leave no dual point
     if any(s.dual is None and s.mean_loss is not None for s in chosen):
@@ -524,17 +536,6 @@ def _without_folds(rows: RowsInFolds, cost: Cost) -> Choice:
     return Choice(ball, [row[place] for row in solved], tidy(sample, grid, solved), note)
 
 
-def judged_on(sample: Sample, costs: list[Cost], settings: Settings) -> Array | None:
-    """Return the rows without labels that help the rule to judge models, None if none do.
-
-    Environments that folds leave out are unlike the others, so that rows of these say nothing.
-    """
-    smooths = by_margins(settings.rule, costs) and settings.scoring is None
-    if not smooths or settings.groups is not None:
-        return None
-    return rows_to_look_at(settings.unlabelled, sample)
-
-
 def blend_weights(trials: list[Trial]) -> Array:
     r"""Return :math:`w_c \propto \exp(-\mathrm{excess}_c/\mathrm{unit})`.
 
@@ -560,28 +561,3 @@ def excess(trial: Trial, reference: Trial) -> float:
         mine.place, reference.folds, its.place
     )
     return min(0.0, difference + ERRORS * error)
-
-
-def candidate_scores(
-    trials: list[Trial], weights: Array | None, best: Trial
-) -> list[CandidateScore]:
-    """Return what the folds said about every candidate, and about their blend if that is taken."""
-
-    def scored(trial: Trial, weight: float, chosen: bool) -> CandidateScore:
-        place, folds = trial.verdict.place, trial.folds
-        return CandidateScore(
-            trial.name,
-            trial.deltas,
-            folds.mean,
-            folds.se,
-            float(trial.deltas[place]),
-            float(folds.mean[place]),
-            trial.verdict.value,
-            chosen,
-            weight,
-        )
-
-    if weights is None:
-        return [scored(trial, float(trial is best), trial is best) for trial in trials]
-    parts = [scored(trial, float(w), False) for trial, w in zip(trials, weights, strict=True)]
-    return [*parts, scored(best, 1.0, True)]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..design import model_scores
-from ..duality import pair_risk
 from ..losses.base import Array
 from ..problem import Problem, Solution
 from ..solvers import Exact
@@ -24,6 +23,7 @@ from .best_response import (
 from .discrepancy import discrepancy as discrepancy
 from .distribution import EQUILIBRIUM, TOLERANCE, plain_bound, scored
 from .distribution import WorstCase as WorstCase
+from .distribution import risk_of_scores as risk_of_scores
 from .equilibrium import least_favourable
 
 #: The gap of a dual point, relative to the robust risk, that an equilibrium is sought with.
@@ -119,10 +119,8 @@ def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
 
     Where the cost is no norm it is found by ascent, from below.
     """
-    if problem.loss.outputs > 1:
-        return pair_risk(problem, coef, model_scores(problem.X, coef, intercept)).risk
     if problem.finite:
         return places_worst_case(problem, coef, intercept).risk
     if not problem.ball.cost.is_norm:
         return local_worst_risk(problem, coef, intercept).risk
-    return scored(problem, coef, intercept).worst.risk
+    return risk_of_scores(problem, coef, model_scores(problem.X, coef, intercept)).risk

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..arrays import beside, namespace
 from ..design import Design, as_dense, model_scores
-from ..duality import Dual, priced_risk, worst_risk
+from ..duality import Dual, pair_risk, priced_risk, worst_risk
 from ..problem import Problem
 
 Array = NDArray[Any]
@@ -107,12 +107,23 @@ class ScoredModel:
 
 def scored(problem: Problem, coef: Array, intercept: float) -> ScoredModel:
     """Return a model with its scores and its worst-case risk over the ball."""
-    ball, weights = problem.ball, problem.weights
     z = model_scores(problem.X, coef, intercept)
-    w = float(ball.cost.dual_norm(coef)) if np.any(coef) else 0.0
+    w = _dual_norm(problem, coef)
+    gain = float(problem.ball.gain(w))
+    return ScoredModel(problem, coef, intercept, z, w, gain, risk_of_scores(problem, coef, z))
+
+
+def _dual_norm(problem: Problem, coef: Array) -> float:
+    return float(problem.ball.cost.dual_norm(coef)) if np.any(coef) else 0.0
+
+
+def risk_of_scores(problem: Problem, coef: Array, z: Array) -> Dual:
+    """Return the worst-case risk under a norm of a model whose rows have the scores z."""
+    if problem.loss.outputs > 1:
+        return pair_risk(problem, coef, z)
+    ball, w = problem.ball, _dual_norm(problem, coef)
     of_model = priced_risk if np.isfinite(ball.label_cost) else worst_risk
-    worst = of_model(z, problem.y, weights, problem.loss, w, ball)
-    return ScoredModel(problem, coef, intercept, z, w, float(ball.gain(w)), worst)
+    return of_model(z, problem.y, problem.weights, problem.loss, w, ball)
 
 
 def occupied(mass: Array) -> tuple[Array, Array]:

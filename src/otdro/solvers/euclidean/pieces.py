@@ -429,7 +429,7 @@ class Pieces(SmoothMethod):
             return _minimised(saddle.columns(index), zero.columns(index), target[index], max_iter)
 
         # no loss is left where the constant has none
-        return zero.unless(zero.risk > 0, data, moved)
+        return zero.unless(zero.risk > 0, moved)
 
 
 def _minimised(saddle: Saddle, zero: Zero, target: Array, max_iter: int) -> Minima:
