@@ -67,3 +67,25 @@ def test_prices_are_in_the_unit_of_the_cost():
     moved = DRORegressor(cost="euclidean", delta=0.05, target_cost=2.0).fit(X, T)
     unit = DRORegressor(cost="euclidean", delta=0.05 * scale**2, target_cost=2.0 * scale**2)
     assert unit.fit(scale * X, T).robust_risk_ == pytest.approx(moved.robust_risk_, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "order", "delta"),
+    [("logistic", 1, 5.3e-6), ("logistic", 2, 1e-10), ("hinge", 1, 5.3e-6)],
+)
+def test_columns_twelve_digits_apart_are_certified_by_pulls_of_each(loss, order, delta):
+    # the squared pull of all columns has no digits left for those of the small ones
+    units = np.array([1.0, 1e-4, 1e8])
+    for seed in (5, 11, 19):
+        rng = np.random.default_rng(seed)
+        Z = rng.standard_normal((30, 3))
+        y = np.where(Z.sum(axis=1) + rng.logistic(size=30) > 0, 1, -1)
+        model = DROClassifier(loss, cost="euclidean", order=order, delta=delta).fit(Z * units, y)
+        plain = DROClassifier(loss, cost="euclidean", order=order, delta=0.0).fit(Z, y)
+        for share in (0.1, 0.5, 0.9, 1.0):
+            coef = share * plain.coef_[0] / units
+            for kept in ([1, 1, 1], [1, 0, 1], [0, 1, 1]):
+                other = robust_risk(
+                    Z * units, y, coef * kept, plain.intercept_[0], model.loss_, model.ball_
+                )
+                assert model.robust_risk_ - model.gap_ <= other + 1e-9

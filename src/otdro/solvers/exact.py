@@ -136,7 +136,22 @@ class Exact(Solver):
                 for problem in problems
             ]
             starts = self.solve(fixed, deltas, starts, tols=tols)
-        return chosen.solve(problems, deltas, tols, self.max_iter, starts)
+        paths = chosen.solve(problems, deltas, tols, self.max_iter, starts)
+        if chosen.reaches == 0:
+            return paths
+        return [
+            [
+                s if s.converged else self._mended(problem.at(float(delta)), tol, s)
+                for s, delta in zip(path, deltas, strict=True)
+            ]
+            for problem, tol, path in zip(problems, tols, paths, strict=True)
+        ]
+
+    def _mended(self, problem: Problem, tol: float, solution: Solution) -> Solution:
+        """Return the solution of the method for any gap, if its gap is smaller."""
+        delta = np.array([problem.ball.delta])
+        [[other]] = method(problem).solve([problem], delta, [tol], self.max_iter, [[solution]])
+        return min(solution, other, key=lambda each: each.gap)
 
     def _plain(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""

@@ -326,10 +326,7 @@ class Zero(Batch):
         B = weights.shape[1]
         b = np.zeros(B)
         if data.fit_intercept:
-            # the problems of a path have the same weights
-            distinct, owner = np.unique(numpy(weights), axis=1, return_inverse=True)
-            each = [loss.constant(y, beside(column, y)) for column in distinct.T]
-            b = np.array(each)[owner]
+            b = np.array([loss.constant(y, weights[:, j]) for j in range(B)])
         z = full((len(y), B), 0.0, y) + beside(b, y)
         value, slope, curvature = loss.evaluate(z, y[:, None])
         g = data.rows.adjoint(weights * slope)
@@ -570,8 +567,13 @@ class PenalisedRisk:
         size = norms(g)
         eta = feasible_growth(size**2 - self.rho**2, dots(g, dg), dots(dg, dg), outward=True)
         grown = np.isfinite(eta) & ~free
-        kappa = np.where(grown | free, 1.0, self.rho / np.maximum(size, TINY))
-        a = factor_of(kappa, a) * (a + factor_of(np.where(grown, eta, 0.0), a) * growth)
+        eta = np.where(grown, eta, 0.0)
+        # squares of columns of different scales lose digits: what the move leaves is measured anew
+        left = np.maximum(norms(g + eta * dg), TINY)
+        kappa = np.where(
+            free, 1.0, np.where(grown, np.minimum(1.0, self.rho / left), self.rho / left)
+        )
+        a = factor_of(kappa, a) * (a + factor_of(eta, a) * growth)
         conjugate = self.data.loss.conjugate(a, self.data.y[:, None])
         # a row without weight may have any slope
         value = -self.data.mean(namespace(a).where(self.data.weights > 0, conjugate, 0.0))

@@ -25,7 +25,7 @@ scaled they certify the gap. ``conic`` solves other norms and orders, one proble
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ from ...problem import Problem
 from .newton import SmoothMethod
 from .order_one import (
     DENSE_UP_TO,
+    ROUNDING,
+    TINY,
     Batch,
     Minima,
     NewtonSystem,
@@ -133,8 +135,7 @@ class Saddle:
     def room(self, alpha: Array) -> Array:
         """Return the distances of alpha to the ends, (k, n, B)."""
         ends, signs = self.ends
-        rooms: Array = signs * (alpha - ends)
-        return rooms
+        return np.maximum(signs * (alpha - ends), TINY)
 
     def residual(self, theta: Array, b: Array) -> Array:
         """Return r (n, B)."""
@@ -170,7 +171,7 @@ class Saddle:
         data = self.data
         mean_loss = data.mean(self.loss.value(data.rows.scores(x.theta) + x.b, data.y[:, None]))
         w = norms(x.theta)
-        moved = self.risk(mean_loss, w) < zero.risk
+        moved = self.risk(mean_loss, w) < zero.risk * (1 - ROUNDING)
         theta, b = np.where(moved, x.theta, 0.0), np.where(moved, x.b, zero.b)
         mean_loss, w = np.where(moved, mean_loss, zero.risk), np.where(moved, w, 0.0)
         a = -self.side * x.alpha
@@ -265,12 +266,12 @@ class Root(Saddle):
 
         The slopes of the loss at the worst case are alpha sqrt(2 risk/kappa).
         """
-        kappa, tiny = self.loss.kappa, np.finfo(float).tiny
+        kappa = self.loss.kappa
         alpha = -self.side * a
         gain = self.data.mean(alpha * self.loss.residual(0.0 * a, self.data.y[:, None]))
         scale = np.maximum(np.sqrt(self.data.mean(alpha**2)), size / self.rho)
-        root = np.maximum(gain, 0.0) / np.maximum(scale, tiny)
-        return a * (np.sqrt(2 * risk / kappa) / np.maximum(scale, tiny)), root**2 / (2 * kappa)
+        root = np.maximum(gain, 0.0) / np.maximum(scale, TINY)
+        return a * (np.sqrt(2 * risk / kappa) / np.maximum(scale, TINY)), root**2 / (2 * kappa)
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,20 +417,27 @@ class Pieces(SmoothMethod):
         system: NewtonSystem,
     ) -> Minima:
         """Minimise the worst-case risk until the gaps are on target."""
-        loss = data.loss
+        loss, unit = data.loss, 1.0
         assert isinstance(loss, PiecewiseQuadratic)
-        lipschitz = loss.lipschitz
-        saddle: Saddle = (
-            Sum(data, deltas * lipschitz, loss)
-            if np.isfinite(lipschitz)
-            else Root(data, np.sqrt(deltas), loss)
-        )
+        if loss.kappa == 0 and loss.task == "regression" and zero.risk.any():
+            # without a kink in units of the targets they are measured by their risk
+            unit = float(2.0 ** np.round(np.log2(zero.risk.max())))
+            data = replace(data, y=data.y / unit)
+            zero = replace(zero, b=zero.b / unit, risk=zero.risk / unit)
+        saddle: Saddle
+        if np.isfinite(loss.lipschitz):
+            saddle = Sum(data, deltas * loss.lipschitz, loss)
+        else:
+            saddle = Root(data, np.sqrt(deltas), loss)
 
         def moved(index: Array) -> Minima:
-            return _minimised(saddle.columns(index), zero.columns(index), target[index], max_iter)
+            some, first = saddle.columns(index), zero.columns(index)
+            return _minimised(some, first, target[index] / unit, max_iter)
 
         # no loss is left where the constant has none
-        return zero.unless(zero.risk > 0, moved)
+        minima = zero.unless(zero.risk > 0, moved)
+        sizes = ("theta", "b", "lam", "objective", "mean_loss", "gap")
+        return replace(minima, **{name: unit * getattr(minima, name) for name in sizes})
 
 
 def _minimised(saddle: Saddle, zero: Zero, target: Array, max_iter: int) -> Minima:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ...chunks import Chunk, Job, Sums
 from ...design import Design
 from ...duality import DualRows, Round, feasible_growth
+from ...duality.chain import BEYOND
 from ...duality.ties import Padded
 from ...losses import Loss
 from ...progress import logger
@@ -342,11 +343,14 @@ class StreamedJoint:
         if self.models[p].fit_intercept:
             c[:, 1] = -(c @ first) / max(float(first[1]), TINY)
         # (g + eta dg)^2 <= delta E[(a + eta h)^2], quadratic in eta
-        pulls = sums["pulls"] @ c.T
-        excess = pulls.T @ pulls - delta * c @ sums["products"] @ c.T
+        pulls, budget = sums["pulls"] @ c.T, delta * c @ sums["products"] @ c.T
+        excess = pulls.T @ pulls - budget
         eta = float(feasible_growth(excess[0, 0], excess[0, 1], excess[1, 1]))
-        slopes: Array = c[0] + eta * c[1] if np.isfinite(eta) else np.full(3, np.nan)
-        return slopes
+        move = np.array([1.0, eta])
+        # squares of columns of different scales lose digits: measured anew
+        if np.isfinite(eta) and np.sum((pulls @ move) ** 2) <= move @ budget @ move * (1 + BEYOND):
+            return c[0] + eta * c[1]
+        return np.full(3, np.nan)
 
     def lower_bound(self, x: StreamedJointPoints, line: Any) -> Array:
         """Return the bounds that came with the points."""
