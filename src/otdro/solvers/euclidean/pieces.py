@@ -377,7 +377,8 @@ class System:
 def _to_cone(t: Array, v: Array, dt: Array, dv: Array) -> Array:
     """Return the shares a at which t + a dt = ||v + a dv||, at most 1."""
     # (t + a dt)^2 - |v + a dv|^2 = room + 2 a half + a^2 bend
-    room, half, bend = t**2 - dots(v, v), t * dt - dots(v, dv), dt**2 - dots(dv, dv)
+    room, half = np.maximum(t**2 - dots(v, v), 0.0), t * dt - dots(v, dv)
+    bend = dt**2 - dots(dv, dv)
     root = np.sqrt(np.maximum(half**2 - bend * room, 0.0))
     # the least positive root is room/(root - half)
     away = root - half
