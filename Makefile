@@ -8,6 +8,9 @@ DIST ?= loadfile
 SECONDS ?= 600
 SEED ?= 0
 MUTANTS ?= 300
+# pytest workers share the cores: one BLAS thread each
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: run test test-all fuzz mutate coverage test-oldest test-package stranger check docs bench table1 clean
 
