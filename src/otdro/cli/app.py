@@ -23,10 +23,10 @@ app = typer.Typer(
 COMMANDS: dict[str, tuple[type[options.Output], str]] = {
     "fit": (options.FitOptions, "fit"),
     "predict": (options.PredictOptions, "predict"),
-    "compare": (options.CompareOptions, "compare"),
+    "compare": (options.CompareOptions, "fit"),
     "audit": (options.AuditOptions, "audit"),
     "drift": (options.DriftOptions, "audit"),
-    "demo": (options.DemoOptions, "compare"),
+    "demo": (options.DemoOptions, "fit"),
 }
 
 

@@ -9,22 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimators import summary
-from ..estimators.columns import ColumnGroups, column_groups, units_of
+from ..estimators.columns import ColumnGroups
+from ..inspection.summary import SHOWN
 from .preparing import Prepared
 
 Array = NDArray[Any]
 
-#: Rows of a table from which the scale of its columns is taken.
-ENOUGH = 20_000
-#: Coefficients, rows and columns of a list that a person is shown.
-SHOWN = 8
 #: Features above which the directions of a cost are not computed: they take the cube of it.
 WIDE = 2_000
-
-
-def features_of(front: Any) -> ColumnGroups:
-    """Return the features that a fitted preparation of tables makes."""
-    return column_groups(front, [str(name) for name in front.get_feature_names_out()])
 
 
 def directions(cost: Any, features: ColumnGroups, most: int = 3) -> dict[str, list[dict[str, Any]]]:
@@ -88,15 +80,6 @@ def _largest_first(values: dict[str, Any]) -> dict[str, Any]:
         return max(map(abs, value.values())) if isinstance(value, dict) else abs(value)
 
     return {name: values[name] for name in sorted(values, key=size, reverse=True)}
-
-
-def delta_in_words(model: Any, Z: Array, features: ColumnGroups) -> str:
-    """Return delta as a move of one column, in the words of ``otdro.audit``."""
-    ball, some, coef = model.ball_, Z[:ENOUGH], np.atleast_2d(model.coef_)
-    if not ball.cost.is_norm:
-        return ""
-    units = units_of(features, coef, some, some.std(axis=0), ball.cost)
-    return units.in_words(float(ball.delta), int(ball.order))
 
 
 def attack(model: Any, Z: Array, features: ColumnGroups, data: Prepared) -> dict[str, Any]:

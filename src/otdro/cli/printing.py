@@ -59,10 +59,10 @@ def remark(notes: Iterable[str]) -> None:
         console(error=True).print(f"note: {text}", style="dim")
 
 
-def tell(document: Callable[[], dict[str, Any]], show: Callable[[], None]) -> None:
+def tell(document: dict[str, Any], show: Callable[[], None]) -> None:
     """Print a document as JSON for a program, or show it to a person; what is endless is null."""
     if _READER.get() == "program":
-        sys.stdout.write(json.dumps(_plain(document()), indent=1) + "\n")
+        sys.stdout.write(json.dumps(_plain(document), indent=1) + "\n")
     elif _READER.get() == "person":
         show()
 

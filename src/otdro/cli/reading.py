@@ -18,23 +18,20 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
+import pandas as pd
 
 from ..memory import available_memory
 from .errors import UserError
-from .values import NUMBER, PLAIN, in_computer_writing
+from .values import MOSTLY, NUMBER, PLAIN, in_computer_writing
 
-#: Rows of a piece when a table is streamed.
-PIECE = 50_000
+#: Rows that are held at a time where a table is read in pieces.
+PIECE = 20_000
 #: Memory that a table needs, as a multiple of the file's size.
 FACTORS = {"text": 3.0, "gzip": 15.0, "parquet": 10.0, "folder": 10.0, "excel": 30.0}
 #: Parts of an archive that an Excel file is, in the order of the program that wrote it.
 OFFICE = (b"[Content_Types].xml", b"docProps/", b"xl/")
-#: Lines of a text table from which the way of writing numbers is found out.
+#: Rows that show what a table holds: how it writes numbers, which column tells the target.
 HEAD = 2_000
-#: Characters of a cell at most: more are a quote that is not closed.
-LONGEST = 100_000
-#: Characters of the line of names that are looked at.
-NAMES = 1_000_000
 #: Endings of names, and the kind of file that they promise.
 NAMED = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel"}
 #: First bytes of files that are not read, and what such a file is.
@@ -46,8 +43,6 @@ REFUSED = {
 }
 #: First bytes of a text in UTF-16, as spreadsheets write it.
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-#: The share of a column's values that must be numbers for it to count as a column of numbers.
-MOSTLY = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,26 +74,28 @@ class Source:
         """Return how many rows the files of a folder have, from their footers alone."""
         import pyarrow.parquet as pq
 
-        return sum(int(pq.ParquetFile(file).metadata.num_rows) for file in self.files())
+        return sum(int(pq.read_metadata(file).num_rows) for file in self.files())
+
+    def note(self, text: str) -> None:
+        """Keep a remark, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
 
 def locate(name: str, decimal: str = "auto") -> Source:
     """Return the source that a path, or "-" for standard input, stands for."""
-    if decimal not in ("auto", ".", ","):
-        raise UserError(f"--decimal must be . or , or auto, got {decimal!r}.")
     if name == "-":
         data = sys.stdin.buffer.read()
         kind = _kind("standard input", data[:4096])
         return Source("standard input", kind, len(data), data, decimal)
     path = Path(name)
     if path.is_dir():
-        folder = Source(name, "folder", 0, decimal=decimal)
-        if not folder.files():
+        size = sum(file.stat().st_size for file in path.glob("*.parquet"))
+        if not size:
             raise UserError(
                 f"{path} is a folder without Parquet files; name a file of the table, or a folder "
                 "of files *.parquet."
             )
-        size = sum(file.stat().st_size for file in folder.files())
         return Source(name, "folder", size, decimal=decimal)
     if not path.exists():
         raise UserError(f"no such file: {name}. Check the name and the folder.")
@@ -132,12 +129,7 @@ def _kind(name: str, head: bytes) -> str:
 
 
 def read(source: Source, *, sample: int | None = None, seed: int = 0) -> Any:
-    """Return the whole table, or ``sample`` of its rows drawn in one pass, as a DataFrame.
-
-    Remarks for the user are in its ``attrs["notes"]``.
-    """
-    import pandas as pd
-
+    """Return the whole table, or ``sample`` of its rows drawn in one pass, as a DataFrame."""
     if sample is None:
         need, free = FACTORS[source.kind] * source.size, available_memory()
         if need > free:
@@ -145,35 +137,46 @@ def read(source: Source, *, sample: int | None = None, seed: int = 0) -> Any:
                 f"{source.name} needs about {need / 2**30:.1f} GiB of memory and "
                 f"{free / 2**30:.1f} GiB are free. Use --sample N to fit to N random rows."
             )
-        table = pd.concat(list(pieces(source, None)))
-    elif sample < 1:
-        raise UserError(f"--sample must be at least 1, got {sample}.")
-    else:
-        # the rows with the smallest random keys, so that one pass is enough
-        rng = np.random.default_rng(seed)
-        table, keys = None, np.empty(0)
-        for piece in pieces(source, PIECE):
-            table = piece if table is None else pd.concat([table, piece])
-            keys = np.concatenate([keys, rng.random(len(piece))])
-            if len(keys) > sample:
-                order = np.sort(np.argpartition(keys, sample)[:sample])
-                table, keys = table.iloc[order], keys[order]
-    table.attrs["notes"] = list(source.notes)
+        return pd.concat(list(pieces(source, None)))
+    # the rows with the smallest random keys, so that one pass is enough
+    rng = np.random.default_rng(seed)
+    table, keys = pd.DataFrame(), np.empty(0)
+    for piece in pieces(source, PIECE):
+        table = pd.concat([table, piece]) if len(table) else piece
+        keys = np.concatenate([keys, rng.random(len(piece))])
+        if len(keys) > sample:
+            order = np.sort(np.argpartition(keys, sample)[:sample])
+            table, keys = table.iloc[order], keys[order]
     return table
 
 
 def pieces(source: Source, size: int | None) -> Iterator[Any]:
     """Yield the table in DataFrames of ``size`` rows, or whole if that is None.
 
-    The index is the row of the file, from 1.
+    The index is the row of the file, from 1. A damaged file is refused with a sentence.
     """
     readers = {"parquet": _parquet, "folder": _folder, "excel": _excel}
     rows = 0
-    for piece in readers.get(source.kind, _text)(source, size):
-        piece.index = range(rows + 1, rows + len(piece) + 1)
-        rows += len(piece)
-        piece.columns = [str(name).strip() for name in piece.columns]
-        yield piece
+    try:
+        for piece in readers.get(source.kind, _text)(source, size):
+            piece.index = range(rows + 1, rows + len(piece) + 1)
+            rows += len(piece)
+            piece.columns = [str(name).strip() for name in piece.columns]
+            yield piece
+    except UnicodeError:
+        raise UserError(
+            f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
+        ) from None
+    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
+        reason = str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
+        if "Length of header" in reason:
+            reason = "lines have more fields than the first line, which must name the columns"
+        raise UserError(
+            f"{source.name} is not a regular table ({reason}). Every line needs as many "
+            "fields as there are column names."
+        ) from None
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise UserError(f"{source.name} is not a whole gzip file: {error}.") from None
     if not rows:
         raise UserError(f"{source.name} has column names but no rows.")
 
@@ -194,10 +197,10 @@ def _parquet(source: Source, size: int | None) -> Iterator[Any]:
 
 def _folder(source: Source, size: int | None) -> Iterator[Any]:
     """Yield the tables of a folder one after another; their columns must be the same."""
-    names: list[str] | None = None
+    names: list[str] = []
     for file in source.files():
         for piece in _parquet(Source(str(file), "parquet", 0), size):
-            names = list(piece.columns) if names is None else names
+            names = names or list(piece.columns)
             if list(piece.columns) != names:
                 raise UserError(
                     f"{file.name} has other columns than the files before it: all files of a "
@@ -208,8 +211,6 @@ def _folder(source: Source, size: int | None) -> Iterator[Any]:
 
 def _excel(source: Source, size: int | None) -> Iterator[Any]:
     """Yield the first sheet of a workbook, whole: packed rows have no parts."""
-    import pandas as pd
-
     with source.open() as stream, warnings.catch_warnings():
         # styles that the reader does not know say nothing about the values
         warnings.simplefilter("ignore", UserWarning)
@@ -219,50 +220,32 @@ def _excel(source: Source, size: int | None) -> Iterator[Any]:
             raise UserError(f"{source.name} is not a whole Excel file: {error}.") from None
         sheet = book.sheet_names[0]
         if len(book.sheet_names) > 1:
-            source.notes.append(f"{source.name}: the first sheet, {sheet!r}, is read.")
+            source.note(f"{source.name}: the first sheet, {sheet!r}, is read.")
         table = pd.read_excel(book, sheet_name=sheet)
     _check_names(source.name, [str(name) for name in table.columns])
     yield table
 
 
 def _text(source: Source, size: int | None) -> Iterator[Any]:
-    import pandas as pd
-
-    notes: list[str] = []
-    try:
-        separator = _separator(source)
-        options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True}
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            with _decoded(source) as text:
-                head = pd.read_csv(text, nrows=HEAD, dtype=str, **options)
-            sign = _decimal_sign(source, head.rename(columns=str.strip), notes)
-            if sign != ".":
-                options["dtype"] = str
-            if size is None:
-                options["low_memory"] = False
-            with (
-                _decoded(source) as text,
-                pd.read_csv(text, chunksize=size or sys.maxsize, **options) as reader,
-            ):
-                for piece in reader:
-                    yield piece if sign == "." else piece.apply(_translated, args=(sign, notes))
-        source.notes.extend(notes)
-    except UnicodeError:
-        raise UserError(
-            f"{source.name} is not UTF-8 text; convert it, e.g. by iconv -f latin1 -t utf-8."
-        ) from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
-        reason = str(error).replace("Error tokenizing data. C error: ", "").strip().rstrip(".")
-        if "Length of header" in reason:
-            reason = "lines have more fields than the first line, which must name the columns"
-        raise UserError(
-            f"{source.name} is not a regular table ({reason}). Every line needs as many "
-            "fields as there are column names."
-        ) from None
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise UserError(f"{source.name} is not a whole gzip file: {error}.") from None
+    options: dict[str, Any] = {
+        "sep": _separator(source),
+        "index_col": False,
+        "skipinitialspace": True,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+        with _decoded(source) as text:
+            head = pd.read_csv(text, nrows=HEAD, dtype=str, **options)
+        sign = _decimal_sign(source, head.rename(columns=str.strip))
+        options["dtype"] = None if sign == "." else str
+        options["low_memory"] = size is not None
+        with (
+            _decoded(source) as text,
+            pd.read_csv(text, chunksize=size or sys.maxsize, **options) as reader,
+        ):
+            for piece in reader:
+                yield piece if sign == "." else piece.apply(_translated, args=(sign, source))
 
 
 def _decoded(source: Source) -> io.TextIOWrapper:
@@ -274,7 +257,7 @@ def _decoded(source: Source) -> io.TextIOWrapper:
 def _separator(source: Source) -> str:
     """Check the names; return the commonest of , ; | and tab in their line."""
     with _decoded(source) as text:
-        line = text.readline(NAMES)
+        line = text.readline()
     if not line.strip():
         raise UserError(f"{source.name} does not begin with a line of column names.")
     separator = max(",;\t|", key=line.count)
@@ -303,7 +286,7 @@ def _is_number(text: str) -> bool:
 # How numbers are written.
 
 
-def _decimal_sign(source: Source, head: Any, notes: list[str]) -> str:
+def _decimal_sign(source: Source, head: Any) -> str:
     """Return how numbers are written: "." (plain), "," or "1,234.5" for commas between thousands.
 
     ``head`` are the first rows as texts. A table with two readings is refused.
@@ -313,14 +296,11 @@ def _decimal_sign(source: Source, head: Any, notes: list[str]) -> str:
     codes = []
     for name, column in zip(head.columns, head.to_numpy(dtype=object).T, strict=True):
         values = [value.strip() for value in column if isinstance(value, str)]
-        if max(map(len, values), default=0) > LONGEST:
-            raise UserError(
-                f"{source.name} is not a regular table: column {name!r} has a cell of more than "
-                f"{LONGEST} characters. A quote may not be closed."
-            )
-        kinds = {value: _writing(value) for value in dict.fromkeys(values)}
-        if sum(kinds[value] != "text" for value in values) >= MOSTLY * len(values):
-            for value, kind in kinds.items():
+        if max(map(len, values), default=0) > csv.field_size_limit():
+            raise csv.Error(f"column {name!r} has a huge cell: a quote may not be closed")
+        kinds = [_writing(value) for value in values]
+        if sum(kind != "text" for kind in kinds) >= MOSTLY * len(kinds):
+            for kind, value in zip(kinds, values, strict=True):
                 seen.setdefault(kind, (name, value))
         zero = next((value for value in values if value.startswith("0")), None)
         alike = len({len(value) for value in values}) == 1
@@ -329,8 +309,8 @@ def _decimal_sign(source: Source, head: Any, notes: list[str]) -> str:
                 f"column {name!r} is read as numbers, without zeros in front as in {zero}; "
                 f"--categorical {name} takes them as codes."
             )
-    sign = _decided(source, seen, notes)
-    notes += codes
+    sign = _decided(source, seen)
+    source.notes.extend(codes)
     return sign
 
 
@@ -342,12 +322,13 @@ def _writing(value: str) -> str:
     return "either" if len(fitting) == 2 else "".join(fitting) or "text"
 
 
-def _decided(source: Source, seen: dict[str, tuple[str, str]], notes: list[str]) -> str:
+def _decided(source: Source, seen: dict[str, tuple[str, str]]) -> str:
+    """Return the way of writing that the values seen agree with, and say so."""
     asked = source.decimal
     if asked == "," or (asked == "auto" and "," in seen and "." not in seen):
         if "," in seen:
             name, value = seen[","]
-            notes.append(
+            source.note(
                 f"commas are read as decimal commas (column {name!r} holds {value}); --decimal . "
                 "overrules."
             )
@@ -359,24 +340,21 @@ def _decided(source: Source, seen: dict[str, tuple[str, str]], notes: list[str])
             f"column {two!r}. Say which is right by --decimal , or --decimal . and correct the "
             "other."
         )
-    if asked == "auto" and "either" in seen and "." not in seen:
-        name, value = seen["either"]
+    if not {".", "either"} & set(seen):
+        return "."
+    name, value = seen.get(".") or seen["either"]
+    if asked == "auto" and "." not in seen:
         raise UserError(
             f"column {name!r} of {source.name} holds {value}, which may be "
             f"{value.replace(',', '')} or {value.replace(',', '.')}. Say --decimal . or "
             "--decimal , to choose."
         )
-    if "." in seen or "either" in seen:
-        name, value = seen.get(".") or seen["either"]
-        notes.append(f"commas are read as separators of thousands (column {name!r} holds {value}).")
-        return "1,234.5"
-    return "."
+    source.note(f"commas are read as separators of thousands (column {name!r} holds {value}).")
+    return "1,234.5"
 
 
-def _translated(column: Any, sign: str, notes: list[str]) -> Any:
+def _translated(column: Any, sign: str, source: Source) -> Any:
     """Return a column of texts with its numbers as numbers, if most of it are numbers."""
-    import pandas as pd
-
     present = column.dropna().str.strip()
     if not len(present):
         return column
@@ -392,6 +370,5 @@ def _translated(column: Any, sign: str, notes: list[str]) -> Any:
     column = column.str.strip().astype(object)
     column.loc[numbers.index[numbers]] = in_computer_writing(present[numbers], decimal)
     if decimal == "," and present.str.contains(".", regex=False).any():
-        note = f"column {column.name!r}: dots are read as separators of thousands."
-        notes += [note] if note not in notes else []
+        source.note(f"column {column.name!r}: dots are read as separators of thousands.")
     return pd.to_numeric(column) if numbers.all() else column

@@ -129,8 +129,6 @@ def published(file: Path | None, data: Prepared) -> Published | None:
     """Return the published model in a file; refuse one that is of another kind than the table."""
     if file is None:
         return None
-    if data.folder is not None:
-        raise UserError("--source is for tables that fit into memory; add --sample N.")
     if not file.exists():
         raise UserError(f"no such file: {file}. --source names a saved model or coefficients.")
     labels = sorted({str(label) for label in data.y}) if data.task == "classification" else []

@@ -7,18 +7,20 @@ say how they follow from it, so that a saved model can be given the date again.
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from .errors import UserError
 
 Array = NDArray[Any]
 
-#: The share of values that decides what a column holds.
+#: The share of the values that must be of a kind for a column to hold it.
 MOST = 0.9
+#: The share of the values from which on a column holds mostly that.
+MOSTLY = 0.5
 #: 2024-01-31, 31.01.2024, 1/31/24, each with or without a time of day.
 DATE = (
     r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))"
@@ -46,9 +48,6 @@ ENGLISH = ("$", "£", "¥", "USD", "GBP", "JPY")
 WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 #: The numbers that a date becomes.
 OF_DATE = re.compile(r"(?:(month|weekday) of (.+)|days of (.+) since (\d{4}-\d{2}-\d{2}))")
-#: Days after which months and weekdays are no counters of days.
-YEAR = 366
-MONTH = 31
 
 
 class Numbers(NamedTuple):
@@ -67,8 +66,6 @@ def as_texts(column: Any) -> Array:
 
 def as_numbers(column: Any) -> Array | None:
     """Return floats, nan where missing; None if some value is not a number or a truth value."""
-    import pandas as pd
-
     if not pd.api.types.is_numeric_dtype(column.dtype) or column.dtype.kind == "c":
         if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc":
             return None
@@ -137,8 +134,6 @@ def required_numbers(column: Any, *, words: bool = True) -> Array:
 
 def first_text(column: Any) -> Any:
     """Return the row of the first value of a column that is no number."""
-    import pandas as pd
-
     bad = pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()
     return bad.idxmax()
 
@@ -177,38 +172,29 @@ def holds_dates(column: Any) -> bool:
 
 def days_in(column: Any) -> Any:
     """Return the days of a column of dates, without the time of day; what is none is missing."""
-    import pandas as pd
-
     if column.dtype.kind == "M":
         return column.dt.tz_localize(None).dt.normalize()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if column.dtype.kind in "iu":
-            return pd.to_datetime(column.astype(str), format="%Y%m%d", errors="coerce")
-        texts = column.astype(object).str.strip()
-        parts = texts.str.extract(r"^(\d+)([-/.])(\d+)[-/.](\d+)")
-        first, sign, second, third = (parts[k] for k in range(4))
-        one, two, three = (pd.to_numeric(part) for part in (first, second, third))
-        iso = first.str.len() == 4
-        day, month = one, two
-        # with slashes the month may come first
-        if (sign[~iso] == "/").any():
-            if (one[~iso] > 12).any() == (two[~iso] > 12).any():
-                example = texts[~iso & texts.notna()].iloc[0]
-                raise UserError(
-                    f"column {column.name!r} holds {example}, whose month may be the first or the "
-                    "second number; write dates like 2024-01-31."
-                )
-            if (two[~iso] > 12).any():
-                day, month = two, one
-        # of two digits, up to 68 is this century, as in POSIX
-        year = three.where(three > 99, three + np.where(three > 68, 1900, 2000))
-        dates = {
-            "year": one.where(iso, year),
-            "month": two.where(iso, month),
-            "day": three.where(iso, day),
-        }
-        return pd.to_datetime(pd.DataFrame(dates), errors="coerce")
+    if column.dtype.kind in "iu":
+        return pd.to_datetime(column.astype(str), format="%Y%m%d", errors="coerce")
+    texts = column.astype(object).str.extract(r"^\s*(\d+[-/.]\d+[-/.]\d+)")[0]
+    order = "%d-%m"
+    # with slashes the month may come first
+    slashes = texts[texts.str.match(r"\d\d?/", na=False)]
+    if len(slashes):
+        parts = slashes.str.split("[-/.]", expand=True, regex=True).astype(int)
+        is_day = (parts > 12).any()
+        if is_day[0] == is_day[1]:
+            raise UserError(
+                f"column {column.name!r} holds {slashes.iloc[0]}, whose month may be the first or "
+                "the second number; write dates like 2024-01-31."
+            )
+        order = "%d-%m" if is_day[0] else "%m-%d"
+    written = texts.str.replace("[/.]", "-", regex=True)
+    dates = pd.to_datetime(written, format="%Y-%m-%d", errors="coerce")
+    # of two digits, up to 68 is this century, as in POSIX
+    for form in (f"{order}-%Y", f"{order}-%y"):
+        dates = dates.fillna(pd.to_datetime(written, format=form, errors="coerce"))
+    return dates
 
 
 def date_names(column: Any) -> list[str]:
@@ -217,11 +203,11 @@ def date_names(column: Any) -> list[str]:
     They are days since the first, and the month and the weekday where these recur.
     """
     days = days_in(column)
-    first, span = days.min(), (days.max() - days.min()).days
+    first, last = days.min(), days.max()
     names = [f"days of {column.name} since {first:%Y-%m-%d}"]
-    if span > YEAR:
+    if last > first + pd.DateOffset(years=1):
         names.append(f"month of {column.name}")
-    if span > MONTH and days.dt.day_of_week.nunique() > 1:
+    if last > first + pd.DateOffset(months=1) and days.dt.day_of_week.nunique() > 1:
         names.append(f"weekday of {column.name}")
     return names
 
@@ -237,8 +223,6 @@ def origin(name: str, columns: Any) -> str | None:
 
 def number_of_date(name: str, column: Any) -> Array:
     """Return the number ``name`` of a column of dates, a weekday from 1 (Monday) to 7."""
-    import pandas as pd
-
     parts = OF_DATE.fullmatch(name)
     assert parts is not None
     days = days_in(column)
