@@ -58,7 +58,7 @@ def test_the_report_answers(here, capsys):
         "a mean move of 0.1 standard deviations of",
         "Coefficients, largest first",
         "What the adversary attacks",
-        "(shares of the budget that raises the loss most)",
+        "(cheapest to make wrong, and at which cost)",
         "constant",
         "Verdict: ",
     ):
@@ -270,7 +270,7 @@ def test_a_category_is_one_column_in_print_and_document(cities, capsys):
     out = " ".join(done(capsys, *fit).out.split())
     assert f"city: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows' worth" in out
     assert "(a row may go a part of the way)" in out
-    assert "(shares of the budget that raises the loss most)" in out
+    assert "(cheapest to make wrong, and at which cost)" in out
     assert "city York -" in out
     assert "and 16 more" in out
     assert "city_" not in out
@@ -282,6 +282,18 @@ def test_print_audit_and_page_state_delta_by_the_same_column(cities, capsys):
     result = otdro.audit(otdro.load("m.skops"), cities.drop(columns="y"), cities["y"])
     assert told["delta_in_words"] == result.in_words(0.05)
     assert f"{told['delta_in_words']}, the delta of the fit" in Path("fit.html").read_text()
+
+
+def test_print_and_audit_state_delta_by_the_same_column_of_many_rows(here, capsys):
+    """The last rows of a long table count as much as the first ones."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.standard_normal(21_000), "b": rng.standard_normal(21_000)})
+    table["y"] = np.where(table.a + table.b + rng.logistic(size=21_000) > 0, "up", "down")
+    table.loc[20_000:, "a"] *= 20
+    table.to_csv("long.csv", index=False)
+    told = document(capsys, "fit", "long.csv", "--target", "y", *FAST, "--save", "m.skops")
+    result = otdro.audit(otdro.load("m.skops"), table.drop(columns="y"), table["y"])
+    assert told["delta_in_words"] == result.in_words(0.1)
 
 
 def test_a_category_is_one_column_of_a_drift_between_tables(cities, capsys):

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..estimators import summary
 from ..estimators.columns import ColumnGroups
+from ..estimators.summary import cost_in_words
+from ..inspection import Audit
 from ..inspection.summary import SHOWN
 from .preparing import Prepared
 
@@ -28,12 +29,11 @@ def directions(cost: Any, features: ColumnGroups, most: int = 3) -> dict[str, li
     if cost.matrix is None or len(features.names) > WIDE:
         return {}
     found = features.directions(cost)
-    told = [
+    priced = [
         {"price": float(price), "along": features.along(vector)}
         for price, vector in zip(found.prices, found.vectors.T, strict=True)
     ]
-    count = min(most, len(told))
-    return {"cheapest": told[:count], "most_expensive": told[::-1][:count]}
+    return {"cheapest": priced[:most], "most_expensive": priced[::-1][:most]}
 
 
 def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
@@ -43,10 +43,10 @@ def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
     unit = np.eye(len(features.names))
     priced = {}
     for column, values in features.categories.items():
-        own = list(zip(values, features.indices[column], strict=True))
+        own = zip(values, unit[features.indices[column]], strict=True)
         prices = sorted(
-            (float(cost.norm(unit[b] - unit[a])), f"{before} <-> {after}")
-            for (before, a), (after, b) in combinations(own, 2)
+            (float(cost.norm(end - start)), f"{before} <-> {after}")
+            for (before, start), (after, end) in combinations(own, 2)
         )
         if prices:
             priced[column] = {name: price for price, name in (prices[0], prices[-1])}
@@ -58,18 +58,18 @@ def coefficients(model: Any, features: ColumnGroups) -> dict[str, Any]:
 
     Of a column of categories they are {category: coefficient}.
     """
-    told = []
+    by_class = []
     for row in np.atleast_2d(model.coef_):
         columns: dict[str, Any] = {}
         for column, own in features.indices.items():
-            columns[column] = float(row[own[0]])
-            if column in features.categories:
-                values = zip(features.categories[column], row[own].tolist(), strict=True)
-                columns[column] = _largest_first(dict(values))
-        told.append(_largest_first(columns))
-    if len(told) == 1:
-        return told[0]
-    return {str(c): row for c, row in zip(model.classes_, told, strict=True)}
+            values = row[own].tolist()
+            known = features.categories.get(column)
+            named = None if known is None else dict(zip(known, values, strict=True))
+            columns[column] = values[0] if named is None else _largest_first(named)
+        by_class.append(_largest_first(columns))
+    if len(by_class) == 1:
+        return by_class[0]
+    return {str(c): columns for c, columns in zip(model.classes_, by_class, strict=True)}
 
 
 def _largest_first(values: dict[str, Any]) -> dict[str, Any]:
@@ -82,76 +82,71 @@ def _largest_first(values: dict[str, Any]) -> dict[str, Any]:
     return {name: values[name] for name in sorted(values, key=size, reverse=True)}
 
 
-def attack(model: Any, Z: Array, features: ColumnGroups, data: Prepared) -> dict[str, Any]:
-    """Return the rows that the worst case moves most, and the columns that it moves them in.
+def attack(model: Any, audited: Audit, data: Prepared) -> dict[str, Any]:
+    """Return the rows that are cheapest to make wrong, and the columns of the worst-case loss.
 
-    Rows are those of the index of ``data.X``. A column's share is of the change of the score; of a
-    column of categories, ``switches`` has the largest switch and its mass in rows: a row may go a
-    part of the way. Of several models it is that of the class whose risk rises most. A model that
-    was fitted to more rows than are at hand is attacked on (Z, y).
+    Rows are those of the index of ``data.X`` with the price of their move, as in an audit. A
+    column's share is of the change of the score; of a column of categories, ``switches`` has the
+    largest switch and its mass in rows: a row may go a part of the way. Of several models the
+    columns are those of the class whose risk rises most. A model that was fitted to more rows than
+    are at hand is attacked on those that are.
     """
     class_, coef = None, np.atleast_2d(model.coef_)
     if np.ndim(model.robust_risk_) > 0:
         rise = np.ravel(model.robust_risk_) - np.ravel(model.empirical_risk_)
         class_ = model.classes_[rise.argmax()]
         coef = coef[[rise.argmax()]]
-    if not hasattr(model, "worst_case"):
+    # an average of models has no worst case of its own
+    if not (hasattr(model, "worst_case") and model.delta_ > 0 and np.any(model.coef_)):
         return {}
-    if not (model.delta_ > 0 and np.any(model.coef_) and model.cost_.is_norm):
-        return {}
+    Z, features = audited.X, audited.model.groups
     worst = model.worst_case(class_, rows=None if data.folder is None else (Z, data.y))
     moved = worst.points - Z[worst.origin]
-    spent = worst.weights * model.cost_.norm(moved) ** int(model.ball_.order)
-    by_row = np.bincount(worst.origin, spent, minlength=len(Z))
     if len(coef) > 1:
         # of the softmax model: the difference of the two classes whose scores part most
         change = moved @ coef.T
         coef = coef[change.argmax(axis=1)] - coef[change.argmin(axis=1)]
-    by_column = worst.weights @ np.abs(moved * coef)
-    tiny = np.finfo(float).tiny
-    row_shares = by_row / max(float(by_row.sum()), tiny)
-    columns = features.sums(by_column / max(float(by_column.sum()), tiny))
-    largest = [list(columns)[j] for j in _largest(np.array(list(columns.values())))]
-    mean = worst.weights @ moved
+    changes = features.sums(worst.weights @ np.abs(moved * coef))
+    total = sum(changes.values())
+    shares = {column: change / total for column, change in changes.items() if change > 0}
+    columns = dict(list(_largest_first(shares).items())[:SHOWN])
     switched = {}
-    for column in largest:
+    for column in columns:
         if column in features.categories:
-            switch = features.switch(column, mean)
+            switch = features.switch(column, worst.weights @ moved)
             mass = worst.weights @ np.abs(moved[:, features.indices[column]]).sum(axis=1) / 2
             switched[column] = {"from": switch.before, "to": switch.after, "rows": float(mass)}
+    movable = (audited.price > 0) & np.isfinite(audited.price)
+    cheapest = [i for i in np.argsort(audited.price, kind="stable") if movable[i]][:SHOWN]
     return {
         "class": None if class_ is None else str(class_),
-        "rows": {str(data.X.index[i]): float(row_shares[i]) for i in _largest(row_shares)},
-        "columns": {column: columns[column] for column in largest},
+        "rows": {str(data.X.index[i]): float(audited.price[i]) for i in cheapest},
+        "columns": columns,
         "switches": switched,
         "shortfall": float(worst.shortfall),
     }
 
 
-def _largest(shares: Array) -> list[int]:
-    """Return the places of the largest shares that are not 0."""
-    return [int(i) for i in np.argsort(-shares, kind="stable")[:SHOWN] if shares[i] > 0]
-
-
-def described_model(model: Any, features: ColumnGroups, delta: str) -> dict[str, Any]:
-    """Return what there is to say of our estimator, with the names of its features."""
-    words = summary.COST_WORDS.get(model.cost_.dual_p, type(model.cost_).__name__)
-    if getattr(model.cost_, "weights_", None):
-        words = summary.cost_in_words(model.cost_)
+def described(model: Any, audited: Audit, delta_by: str) -> dict[str, Any]:
+    """Return what there is to say of our estimator, audited on the rows that it was fitted to."""
+    cost, features = model.cost_, audited.model.groups
+    words = cost_in_words(cost)
     return {
         "loss": str(getattr(model, "loss", type(getattr(model, "loss_", None)).__name__.lower())),
         "cost": words.partition(":")[0],
         "cost_in_words": words,
         "order": int(model.ball_.order),
         "delta": float(model.delta_),
-        "delta_by": delta,
+        "delta_by": delta_by,
+        "delta_in_words": audited.in_words(float(model.delta_)),
         # an average of models has no certificate of its own
         "empirical_risk": getattr(model, "empirical_risk_", None),
         "robust_risk": model.robust_risk_,
         "gap": getattr(model, "gap_", None),
-        "directions": directions(model.cost_, features),
-        "switches": switches(model.cost_, features),
+        "directions": directions(cost, features),
+        "switches": switches(cost, features),
         "coefficients": coefficients(model, features),
+        "weights": getattr(model, "weights_", None),
     }
 
 
@@ -164,15 +159,13 @@ def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     if not found:
         return [("cost", report["cost_in_words"])]
     lines = [("cost", f"{report['cost_in_words']}; price of a unit move along")]
-    for name in ("cheapest", "most_expensive"):
-        for k, way in enumerate(found[name]):
+    for name, title in (("cheapest", "  cheapest"), ("most_expensive", "  most expensive")):
+        for way in found[name]:
             along = ", ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())
-            lines.append(
-                (f"  {name.replace('_', ' ')}" if k == 0 else "", f"{way['price']:.3g}: {along}")
-            )
+            lines.append((title, f"{way['price']:.3g}: {along}"))
+            title = ""
     for column, prices in list(report["switches"].items())[:SHOWN]:
-        told = ", ".join(f"{pair} {price:.3g}" for pair, price in prices.items())
-        lines.append((f"  switch {column}", told))
+        lines.append((f"  switch {column}", first(prices, ".3g")))
     return lines
 
 
@@ -198,16 +191,19 @@ def coefficients_told(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 def attack_told(worst: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the columns and rows that the adversary attacks."""
-    rows = {f"row {name}": share for name, share in worst["rows"].items()}
-    lines = [("columns", f"{first(worst['columns'], '.0%')} (shares of the change of the score)")]
+    lines = [] if worst["class"] is None else [("class", worst["class"])]
+    columns = first(worst["columns"], ".0%")
+    lines.append(("columns", f"{columns} (shares of the change of the score)"))
     if worst["switches"]:
         moved = [
             f"{column}: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows' worth"
             for column, switch in worst["switches"].items()
         ]
         lines.append(("switches", f"{'; '.join(moved)} (a row may go a part of the way)"))
-    lines.append(("rows", f"{first(rows, '.0%')} (shares of the budget that raises the loss most)"))
-    return lines if worst["class"] is None else [("class", worst["class"]), *lines]
+    if worst["rows"]:
+        rows = first({f"row {name}": price for name, price in worst["rows"].items()}, ".3g")
+        lines.append(("rows", f"{rows} (cheapest to make wrong, and at which cost)"))
+    return lines
 
 
 def first(values: dict[str, float], form: str, most: int = 4) -> str:
@@ -218,22 +214,18 @@ def first(values: dict[str, float], form: str, most: int = 4) -> str:
 
 def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return delta and its meaning, and the risks with their certificate."""
-    words = {"cv": "chosen by folds", "theory": "chosen by theory"}
     by = report["delta_by"]
-    by = by if by.startswith("the ") else words.get(by, "as given")
-    unit = report.get("delta_in_words")
-    meaning = unit or f"bound on the mean cost, order {report['order']}"
+    if not by.startswith("the "):
+        by = {"cv": "chosen by folds", "theory": "chosen by theory"}.get(by, "as given")
+    lines = [("delta", f"{report['delta']:.4g}, {by} ({report['delta_in_words']})")]
     classes = report.get("classes", [])
-    delta = ("delta", f"{report['delta']:.4g}, {by} ({meaning})")
+    robust = _risk(report["robust_risk"], classes)
     if report["gap"] is None:
-        return [delta, ("robust risk", f"{_risk(report['robust_risk'], classes)} (of the average)")]
+        return [*lines, ("robust risk", f"{robust} (of the average)")]
     gap = float(np.max(report["gap"]))
     certified = f"certified to {gap:.1g}" if gap > 0 else "exact up to rounding"
-    return [
-        delta,
-        ("empirical risk", _risk(report["empirical_risk"], classes)),
-        ("robust risk", f"{_risk(report['robust_risk'], classes)} ({certified})"),
-    ]
+    lines.append(("empirical risk", _risk(report["empirical_risk"], classes)))
+    return [*lines, ("robust risk", f"{robust} ({certified})")]
 
 
 def _risk(value: Any, classes: list[str]) -> str:
@@ -241,5 +233,4 @@ def _risk(value: Any, classes: list[str]) -> str:
     values = np.ravel(value)
     if len(values) == 1:
         return f"{values[0]:.4g}"
-    names = classes if len(classes) == len(values) else [str(k) for k in range(len(values))]
-    return ", ".join(f"{name} {v:.4g}" for name, v in zip(names, values, strict=True))
+    return ", ".join(f"{name} {v:.4g}" for name, v in zip(classes, values, strict=True))

@@ -39,7 +39,6 @@ from ..comparison import (
     summarise,
     verdict,
 )
-from ..estimators.columns import column_groups
 from ..files import replacing
 from ..inspection import Stability, audit, stability
 from ..persistence import check_name
@@ -50,7 +49,7 @@ from .describing import (
     attack,
     attack_told,
     coefficients_told,
-    described_model,
+    described,
     directions_told,
     risks_told,
 )
@@ -152,25 +151,21 @@ def fit(options: FitOptions) -> None:
                 held_out=tested(options),
                 row_names=[str(row) for row in data.X.index],
             )
-    features = result.model.groups
-    Z = np.asarray(model[:-1].transform(data.X), dtype=float)
     classes = getattr(model[-1], "classes_", ())
     report = {
         **asked("fit", options, "data", "target"),
         "task": data.task,
         "rows": len(data.y),
         "columns": len(data.kinds),
-        "features": len(features.names),
+        "features": len(result.names),
         "classes": [str(c) for c in classes],
         "counts": [int((data.y == c).sum()) for c in classes],
         "scale": AUTO if options.scale == "auto" else options.scale,
         "environments": None if data.groups is None else len(set(data.groups)),
         "unlabelled": 0 if data.unlabelled is None else len(data.unlabelled),
         "tested": tested(options),
-        **described_model(model[-1], features, task.origin or options.delta),
-        "delta_in_words": result.in_words(float(model[-1].delta_)),
-        "weights": getattr(model[-1], "weights_", None),
-        "attack": attack(model[-1], Z, features, data),
+        **described(model[-1], result, task.origin or options.delta),
+        "attack": attack(model[-1], result, data),
         "comparison": [vars(score) for score in scores],
         "verdict": verdict(scores, options.cost) if scores else None,
         "stability": None if stable is None else stable.to_dict(),
@@ -441,7 +436,7 @@ def _demonstrate(data: Labelled, options: DemoOptions) -> None:
     setting = Setting(cv=inner_folds(first.y, data.task, seed), seed=seed)
     model = Pipeline([("columns", scaler()), ("model", default_model(data.task, setting))])
     model.fit(first.X, first.y)
-    report = described_model(model[-1], column_groups(None, list(data.X.columns)), "cv")
+    report = described(model[-1], audit(model, first.X, first.y), "cv")
     methods = [name for name in METHODS if name != CONSTANT]
     fits = comparison.compare(data, scaler(), splits, methods=methods, seed=seed)
     scores = summarise(list(printing.tracked(fits, len(splits) * len(methods), "comparing models")))
