@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 import otdro  # noqa: E402
-from otdro.cli.describing import directions, switches  # noqa: E402
+from otdro.cli.fit import directions, switches  # noqa: E402
 from otdro.comparison import Score, Summary, summarise, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.mahalanobis import LowRank  # noqa: E402

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,12 +56,11 @@ def audit(options: AuditOptions) -> int:
             title = f"{options.model.name} on {Path(options.data).name}"
             write(page, result, model=model, title=title, notes=notes, row_names=rows)
     requirements = []
-    if options.require_accuracy is not None:
-        certified = result.accuracy(options.at_delta)
-        met = bool(certified >= options.require_accuracy)
-        requirements.append(
-            _requirement("accuracy", options.at_delta, options.require_accuracy, certified, met)
-        )
+    required = options.require_accuracy
+    if required is not None:
+        found = result.accuracy(options.at_delta)
+        met = bool(found >= required)
+        requirements.append(Requirement("accuracy", options.at_delta, required, found, met))
     requirements += _limit(options.max_drift, result.drift)
     check = None if earlier is None else checked(earlier, result, str(options.check))
     head = {**asked("audit", options, "model", "data", "target", "new"), "check": check}
@@ -292,44 +291,42 @@ def _columns(
 # What is required, and what is printed.
 
 
-def _requirement(
-    name: str, at_delta: float | None, required: float, found: Any, met: bool
-) -> dict[str, Any]:
-    return {
-        "requirement": name,
-        "at_delta": at_delta,
-        "required": required,
-        "found": found,
-        "met": met,
-    }
+class Requirement(NamedTuple):
+    """What is required at which delta, the figure required and found, and whether it is met."""
+
+    requirement: str
+    at_delta: float | None
+    required: float
+    found: float
+    met: bool
 
 
-def _limit(most: float | None, drift: Drift | None) -> list[dict[str, Any]]:
+def _limit(most: float | None, drift: Drift | None) -> list[Requirement]:
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
     if most is None or drift is None:
         return []
     beyond = max(drift.beyond_noise.values())
-    return [_requirement("drift", None, most, beyond, bool(beyond <= most))]
+    return [Requirement("drift", None, most, beyond, bool(beyond <= most))]
 
 
 def _told(
     head: dict[str, Any],
     result: Audit | Drift,
     show: Callable[[], None],
-    requirements: list[dict[str, Any]],
+    requirements: list[Requirement],
     notes: list[str],
 ) -> int:
     """Print the result, what was required and whether it holds; return the exit code."""
-    met = all(line["met"] for line in requirements)
-    document = {**head, **result.to_dict(), "requirements": requirements, "met": met}
+    met = all(line.met for line in requirements)
+    document = {**head, **result.to_dict()}
     document["notes"] = notes + document["notes"]
+    document |= {"requirements": [line._asdict() for line in requirements], "met": met}
     printing.tell(document, show)
     for line in requirements:
-        word, sign = "met" if line["met"] else "NOT MET", "<="
-        name = line["requirement"]
-        if name == "accuracy":
-            name, sign = f"accuracy at delta = {line['at_delta']:g}", ">="
-        printing.say(f"{word}: {name} {sign} {line['required']:g}, found {line['found']:.4g}")
+        word, what = "met" if line.met else "NOT MET", "drift <="
+        if line.at_delta is not None:
+            what = f"accuracy at delta = {line.at_delta:g} >="
+        printing.say(f"{word}: {what} {line.required:g}, found {line.found:.4g}")
     drift = result.drift if isinstance(result, Audit) else None
     printing.remark([*notes, *result.notes, *(() if drift is None else drift.notes)])
     return 0 if met else NOT_MET

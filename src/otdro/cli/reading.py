@@ -38,8 +38,6 @@ NAMED = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel"}
 REFUSED = {
     b"PK": "a zip archive",
     b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
-    b"BZ": "a bzip2 file",
-    b"\xfd7": "an xz file",
 }
 #: First bytes of a text in UTF-16, as spreadsheets write it.
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -271,16 +269,8 @@ def _check_names(where: str, names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise UserError(f"{where} has two columns called {twice[0]!r}; rename one.")
-    if len(names) > 1 and all(_is_number(name) for name in names):
+    if len(names) > 1 and all(re.fullmatch(PLAIN, name) for name in names):
         raise UserError(f"{where} begins with numbers; its first line must name the columns.")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # How numbers are written.

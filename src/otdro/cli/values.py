@@ -64,27 +64,17 @@ def as_texts(column: Any) -> Array:
     return values
 
 
-def as_numbers(column: Any) -> Array | None:
-    """Return floats, nan where missing; None if some value is not a number or a truth value."""
-    if not pd.api.types.is_numeric_dtype(column.dtype) or column.dtype.kind == "c":
-        if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc":
-            return None
-        missing = column.isna().sum()
-        column = pd.to_numeric(column.astype(object), errors="coerce")
-        if column.isna().sum() > missing:
-            return None
-    values: Array = column.to_numpy(dtype=float, na_value=np.nan)
-    return values
-
-
 def numbers_in(column: Any, *, words: bool = True) -> Numbers | None:
     """Return a column as numbers, also percentages and amounts; None if it holds texts.
 
     Without ``words`` yes and no are texts, as in a target.
     """
-    plain = as_numbers(column)
-    if plain is not None:
-        return Numbers(plain)
+    if column.dtype.kind not in "mMc" and not isinstance(column.dtype, pd.CategoricalDtype):
+        plain = column
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            plain = pd.to_numeric(column.astype(object), errors="coerce")
+        if plain.isna().sum() == column.isna().sum():
+            return Numbers(plain.to_numpy(dtype=float, na_value=np.nan))
     texts = texts_in(column.dropna())
     if texts is None:
         return None
