@@ -15,7 +15,7 @@ from otdro.cli.fit import directions, switches  # noqa: E402
 from otdro.comparison import Score, Summary, summarise, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.mahalanobis import LowRank  # noqa: E402
-from otdro.costs.table import principal_directions  # noqa: E402
+from otdro.costs.table import Grid, principal_directions  # noqa: E402
 from otdro.estimators.columns import ColumnGroups  # noqa: E402
 
 
@@ -92,7 +92,7 @@ def test_tables_of_numbers_are_not_cut_on_narrow_terminals(capsys, monkeypatch):
     line = ["gradient boosting", "0.123456 ± 0.000123", "+0.123456 ± 0.000123"]
     for width in (60, 30):
         monkeypatch.setenv("COLUMNS", str(width))
-        printing.grid(["log-loss", "mean ± se", "minus otdro"], [line])
+        printing.grid(Grid(["log-loss", "mean ± se", "minus otdro"], [line]))
         out = " ".join(capsys.readouterr().out.split())
         assert line[1] in out
         assert line[2] in out

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import inspection, persistence
+from ..costs.table import Grid
 from ..inspection import Audit, Drift, summary
 from ..inspection.batches import Drifts, Step
 from ..inspection.record import changes
@@ -178,7 +179,7 @@ def _show_check(check: dict[str, Any]) -> None:
         [b["bound"], f"{b['before']:.4g}", f"{b['now']:.4g}", "WORSE" if b["worse"] else ""]
         for b in check["bounds"]
     ]
-    printing.grid(["bound", "before", "now", " "], body)
+    printing.grid(Grid(["bound", "before", "now", " "], body))
 
 
 # otdro drift
@@ -242,7 +243,7 @@ def drift(options: DriftOptions) -> int:
         if len(result.steps) > 1:
             title, *table = Drifts.summary(result).splitlines()
             printing.heading(title.partition(",")[0])
-            printing.grid(*result.grid())
+            printing.grid(result.grid())
             printing.say(f"{table[len(result.steps) + 1].capitalize()}. Farthest: {farthest.new}.")
         _show_drift(farthest.drift)
 
@@ -336,21 +337,21 @@ def _show_drift(result: Drift) -> None:
     printing.heading("What drifted")
     printing.pairs(summary.drift_pairs(result))
     printing.say()
-    printing.grid(*result.columns.grid(summary.SHOWN))
+    printing.grid(result.columns.grid(summary.SHOWN))
 
 
 def _show_audit(result: Audit) -> None:
     printing.heading("How far the data may move")
     printing.pairs(summary.audit_pairs(result))
     printing.say()
-    printing.grid(*summary.curve_grid(result))
+    printing.grid(summary.curve_grid(result))
     printing.say(summary.curve_note(result))
     parts = summary.parts_grid(result)
     if parts.body:
         printing.say()
-        printing.grid(*parts)
+        printing.grid(parts)
     printing.heading("Against whom")
-    printing.grid(*result.columns.grid(summary.SHOWN))
+    printing.grid(result.columns.grid(summary.SHOWN))
     if result.drift is not None:
         _show_drift(result.drift)
     printing.heading("What to do next")

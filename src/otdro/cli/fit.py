@@ -40,6 +40,7 @@ from ..comparison import (
     summarise,
     verdict,
 )
+from ..costs.table import Grid
 from ..estimators.columns import ColumnGroups
 from ..estimators.summary import cost_in_words
 from ..files import replacing
@@ -595,7 +596,7 @@ def show_scores(scores: list[Summary], sentence: str) -> None:
             for s in scores
             if s.measure == measure
         ]
-        printing.grid([measure, "mean ± se", "minus otdro"], body)
+        printing.grid(Grid([measure, "mean ± se", "minus otdro"], body))
         printing.say()
     printing.say(f"Verdict: {sentence}", "bold")
 

@@ -234,21 +234,18 @@ def _target(column: Any, task: str) -> tuple[Array, str]:
         raise UserError(f"regression needs numbers, but the target {name!r} holds {bad!r}.")
     if task == "auto" and numbers is not None and distinct > 2 and (not whole or distinct > FEW):
         task = "regression"
-    if task == "regression":
-        assert numbers is not None
-        if not np.isfinite(numbers).all():
-            raise UserError(
-                f"the target {name!r} has infinite values; correct or remove those rows."
-            )
-        if np.ptp(numbers) == 0:
-            raise UserError(f"the target {name!r} has one value only; there is nothing to predict.")
-        return numbers, task
     counts = column.astype(str).value_counts()
     if distinct < 2:
         raise UserError(
             f"the target {name!r} has one value only ({counts.index[0]!r}): there is "
             "nothing to predict. Name another --target, or add rows of another value."
         )
+    if numbers is not None and task == "regression":
+        if not np.isfinite(numbers).all():
+            raise UserError(
+                f"the target {name!r} has infinite values; correct or remove those rows."
+            )
+        return numbers, task
     if distinct > max(2, len(column) // 2):
         instead = "" if numbers is None else "--task regression, or "
         raise UserError(
