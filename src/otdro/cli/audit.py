@@ -32,7 +32,7 @@ from .preparing import (
     table_of,
     usable_columns,
 )
-from .values import days_in, holds_dates, origin
+from .reading import days_in, holds_dates, origin
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3

@@ -41,7 +41,7 @@ def _run(argv: list[str]) -> int:
         if word in GONE:
             raise UserError(GONE[word])
     try:
-        from .app import app
+        from .options import app
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise

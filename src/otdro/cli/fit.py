@@ -62,9 +62,8 @@ from .options import (
     with_drift,
 )
 from .preparing import IN_MEMORY, Array, Prepared, columns_as, pipeline, prepared
-from .reading import PIECE, Source, pieces
+from .reading import PIECE, Source, pieces, required_numbers
 from .source import Published, published
-from .values import required_numbers
 
 #: Features above which the directions of a cost are not computed: they take the cube of it.
 WIDE = 2_000

@@ -1,6 +1,7 @@
-"""The options of the commands: a class per command, whose docstring is its help.
+"""The commands and their options: a class per command, whose docstring is its help.
 
-Each field holds its help. Below are the checks of options that several commands share.
+Each field holds its help and what it takes. What a command does is imported when it runs. Below are
+the checks that several commands share.
 """
 
 # ruff: noqa: RUF009 - `option`, `choice` and `argument` return fields
@@ -12,8 +13,10 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, replace
+from importlib import import_module
+from inspect import Signature, signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -25,6 +28,10 @@ CATEGORICAL = "Columns to take as categories: A,B."
 KEEP = "Dates or ids to use all the same: A,B."
 ORDER = "1 or 2; the model's own, else 1."
 MAX_DRIFT = "Exit with 3 if the drift is surely larger."
+#: Drifts whose least p-value, times their number, is above this may all be chance.
+SIGNIFICANT = 0.05
+#: The version of the documents of ``--json``: it changes when a key changes its meaning.
+SCHEMA = 2
 
 
 class Wanted(NamedTuple):
@@ -219,10 +226,64 @@ class DemoOptions(Output):
     seed: int = option("Seed of folds and splits.", 0)
 
 
-#: Drifts whose least p-value, times their number, is above this may all be chance.
-SIGNIFICANT = 0.05
-#: The version of the documents of ``--json``: it changes when a key changes its meaning.
-SCHEMA = 2
+# The commands.
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    help="Learn from the data what it costs to move it, then fit the model that does best "
+    "against every distribution within that cost.",
+)
+
+#: The options of each command, and the module with the function of its name.
+COMMANDS: dict[str, tuple[type[Output], str]] = {
+    "fit": (FitOptions, "fit"),
+    "predict": (PredictOptions, "predict"),
+    "compare": (CompareOptions, "fit"),
+    "audit": (AuditOptions, "audit"),
+    "drift": (DriftOptions, "audit"),
+    "demo": (DemoOptions, "fit"),
+}
+
+
+@app.callback(invoke_without_command=True)
+def otdro(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
+) -> None:
+    """Print the version, or the help if no command is named."""
+    if version:
+        from .. import __version__
+
+        typer.echo(__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _register(name: str, cls: type[Output], module: str) -> None:
+    def command(**given: Any) -> None:
+        from .printing import read_by
+
+        options = cls(**given)
+        reader = "nobody" if options.quiet else "person"
+        with read_by("program" if given.get("as_json") else reader):
+            code = getattr(import_module(f".{module}", __package__), name)(options)
+        raise typer.Exit(code or 0)
+
+    kinds, own = get_type_hints(cls), signature(cls).parameters
+    shown = {f.name: Annotated[kinds[f.name], f.metadata["typer"]] for f in fields(cls)}
+    # what all commands share is shown last
+    shared = {f.name for f in fields(Reading)}
+    command.__signature__ = Signature(  # type: ignore[attr-defined]
+        [own[n].replace(annotation=shown[n]) for n in sorted(own, key=shared.__contains__)]
+    )
+    app.command(name, help=cls.__doc__)(command)
+
+
+for _name, (_cls, _module) in COMMANDS.items():
+    _register(_name, _cls, _module)
 
 
 # Checks that commands share.

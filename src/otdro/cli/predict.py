@@ -13,8 +13,7 @@ from . import printing
 from .errors import UserError
 from .options import PredictOptions, check_outputs
 from .preparing import Differences, check_column, model_rows
-from .reading import PIECE, locate, pieces
-from .values import PLAIN
+from .reading import PIECE, PLAIN, locate, pieces
 
 #: Texts that a spreadsheet takes for formulas; numbers and single signs are none.
 FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")

@@ -27,19 +27,23 @@ from ..inspection.summary import SHOWN
 from ..scaling import scaler
 from .errors import UserError
 from .options import Learning
-from .reading import HEAD, PIECE, Source, locate, read
-from .values import (
+from .reading import (
+    HEAD,
     MOST,
     MOSTLY,
+    PIECE,
     Numbers,
+    Source,
     as_texts,
     date_names,
     first_text,
     holds_dates,
     like_numbers,
+    locate,
     number_of_date,
     numbers_in,
     origin,
+    read,
     required_numbers,
 )
 

@@ -25,8 +25,7 @@ from ..estimators.columns import column_groups
 from ..mix import MixClassifier, MixRegressor
 from .errors import UserError
 from .preparing import Prepared, check_column, kinds_of, listed, pipeline
-from .reading import locate, read
-from .values import WORDS, required_numbers
+from .reading import WORDS, locate, read, required_numbers
 
 Array = NDArray[Any]
 
@@ -86,7 +85,7 @@ class Published:
             return wide, intercept
         assert self.coefficients is not None
         raw = dict(self.coefficients)
-        intercept = raw.pop(INTERCEPT)
+        shift = raw.pop(INTERCEPT)
         coef = np.array([raw.get(name, 0.0) for name in column_groups(columns, names).names])
         # the image of 0 and 1 in every column of numbers gives its affine map
         numbers = [name for name, kind in data.kinds.items() if kind == "numbers"]
@@ -95,7 +94,7 @@ class Published:
         zero, one = np.asarray(columns.transform(probes), dtype=float)
         scaled = one != zero
         coef[scaled] /= (one - zero)[scaled]
-        return coef[None], np.array([intercept - coef[scaled] @ zero[scaled]])
+        return coef[None], np.array([shift - coef[scaled] @ zero[scaled]])
 
     def models(self, columns: Any, own: Any, data: Prepared) -> dict[str, Any]:
         """Return the source, with its intercept refitted, and averaged with our model."""
