@@ -32,7 +32,7 @@ from .preparing import (
     table_of,
     usable_columns,
 )
-from .reading import days_in, holds_dates, origin
+from .reading import days_in, holds_dates, numbers_in, origin
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
@@ -256,7 +256,13 @@ def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
     """Return the rows X of a table, with their labels where it has any."""
     if target is None or target not in table.columns:
         return X
-    return X, table[target].to_numpy() if model is None else labels_of(table, target, model)
+    if model is not None:
+        return X, labels_of(table, target, model)
+    # amounts are numbers, not labels
+    numbers = numbers_in(table[target], words=False)
+    if numbers is not None and numbers.what:
+        return X, numbers.values
+    return X, table[target].to_numpy()
 
 
 def _columns(
