@@ -469,7 +469,8 @@ def attack_told(worst: dict[str, Any]) -> list[tuple[str, str]]:
             f"{column}: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows' worth"
             for column, switch in worst["switches"].items()
         ]
-        lines.append(("switches", f"{'; '.join(moved)} (a row may go a part of the way)"))
+        unit = "means over rows, each of which may go a part of the way"
+        lines.append(("switches", f"{'; '.join(moved)} ({unit})"))
     if worst["rows"]:
         rows = first({f"row {name}": price for name, price in worst["rows"].items()}, ".3g")
         lines.append(("rows", f"{rows} (cheapest to make wrong, and at which cost)"))
