@@ -106,7 +106,7 @@ def started(options: Learning) -> Task:
     return Task(options, data, ours, source, origin)
 
 
-def document_of(
+def shared_document(
     task: Task, command: str, scores: list[Summary], notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return what the documents of ``fit`` and ``compare`` share."""
@@ -168,7 +168,7 @@ def fit(options: FitOptions) -> None:
             )
     classes = getattr(model[-1], "classes_", ())
     report = {
-        **document_of(task, "fit", scores, notes),
+        **shared_document(task, "fit", scores, notes),
         "features": len(result.names),
         "classes": [str(c) for c in classes],
         "counts": [int((data.y == c).sum()) for c in classes],
@@ -530,7 +530,7 @@ def compare(options: CompareOptions) -> None:
     if plot is not None:
         _draw(scores, plot)
     summaries = summarise(scores)
-    document = document_of(task, "compare", summaries)
+    document = shared_document(task, "compare", summaries)
     document["plot"] = None if plot is None else str(plot)
 
     def show() -> None:

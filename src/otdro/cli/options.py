@@ -54,6 +54,12 @@ def is_delta(value: str) -> bool:
         return False
 
 
+DELTA = Wanted(is_delta, "be a number >= 0, cv or theory")
+LOSS = Wanted(AT_LEAST_0.accepts, "be a share >= 0")
+SHARE = Wanted(lambda value: 0 <= value <= 1, "be in [0, 1]")
+INSIDE = Wanted(lambda value: 0 < value < 1, "lie between 0 and 1")
+
+
 def argument(text: str, default: Any = MISSING) -> Any:
     """Return the field of an argument with its help."""
     return field(default=default, metadata={"typer": typer.Argument(help=text)})
@@ -113,21 +119,14 @@ class Learning(Reading):
     forward: bool = option("With --groups: test on what comes next.", False, "--forward")
     keep: list[str] | None = option(KEEP)
     identifier: str | None = option(IDENTIFIER, None, "--id")
-    delta: str = option(
-        "A number >= 0, cv or theory.",
-        "cv",
-        wanted=Wanted(is_delta, "be a number >= 0, cv or theory"),
-    )
+    delta: str = option("A number >= 0, cv or theory.", "cv", wanted=DELTA)
     delta_from: Path | None = option("A --json of otdro drift: the delta of its drifts.")
     source: Path | None = option("A published model: from fit --save, or a CSV of coefficients.")
     cost: str | None = option("learned (the default), euclidean, l1 or linf.")
     loss: str | None = option("logistic, hinge, squared_hinge; squared, absolute, huber, quantile.")
     order: str = choice("1", "2", "auto", text="The power of the distance: ")
     rule: str | None = option("How folds choose delta: auto, min, 1se, tolerance, ...")
-    tolerance: float | None = option(
-        "With --rule tolerance: the loss it may cost, e.g. 0.05.",
-        wanted=Wanted(AT_LEAST_0.accepts, "be a share >= 0"),
-    )
+    tolerance: float | None = option("Loss that --rule tolerance may cost: 0.05.", wanted=LOSS)
 
     @property
     def inputs(self) -> list[Any]:
@@ -144,10 +143,7 @@ class Learning(Reading):
 class FitOptions(Learning):
     """Fit a robust model to a table and say what was learned."""
 
-    quantile: float | None = option(
-        "Fit this quantile, e.g. 0.9.",
-        wanted=Wanted(lambda value: 0 < value < 1, "lie between 0 and 1"),
-    )
+    quantile: float | None = option("Fit this quantile, e.g. 0.9.", wanted=INSIDE)
     refits: int | None = option("Fit again to N bootstrap samples: stability.", wanted=AT_LEAST_2)
     save: Path | None = option("File for the model, by skops.")
     report: Path | None = option("HTML page, one file without network.")
@@ -189,10 +185,7 @@ class AuditOptions(Reading):
     space: str = option("last or raw: the columns that move.", "last")
     groups: str | None = option("A column of groups of rows.")
     identifier: str | None = option(IDENTIFIER, None, "--id")
-    require_accuracy: float | None = option(
-        "Exit with 3 if less is certified at --at-delta.",
-        wanted=Wanted(lambda value: 0 <= value <= 1, "be in [0, 1]"),
-    )
+    require_accuracy: float | None = option("Exit with 3 if less is certified.", wanted=SHARE)
     at_delta: float | None = option("The delta of --require-accuracy.", wanted=AT_LEAST_0)
     max_drift: float | None = option(MAX_DRIFT, wanted=AT_LEAST_0)
     check: Path | None = option("An earlier --json: exit with 3 if a bound got worse.")
