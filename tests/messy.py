@@ -1,4 +1,4 @@
-"""Forty tables as people have them; run as a script it prints the table of docs/cli.md."""
+"""Forty tables as people have them, what becomes of them, and what is said."""
 
 from __future__ import annotations
 
@@ -105,13 +105,3 @@ TABLES: dict[str, tuple[str | bytes, str, str, str | None]] = {
         ), "fitted", "", None),
     "five rows": (lines("a,y", lambda k: f"{num(k)},{'uv'[k % 2]}", 5), "refused", "need 10", None),
 }  # fmt: skip
-
-
-def markdown() -> str:
-    """Return the table of docs/cli.md."""
-    rows = [f"| {name} | {what} | {said or '-'} |" for name, (_, what, said, _) in TABLES.items()]
-    return "\n".join(["| table | it is | and the note or error says |", "|---|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(markdown())  # noqa: T201

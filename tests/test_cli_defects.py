@@ -161,6 +161,11 @@ def test_rows_are_numbered_as_in_the_file(people, capsys):
     shown = re.findall(r">(\d+)</button>", page)
     assert shown
     assert all(int(row) > 10 for row in shown)
+    # the page and the print speak of one adversary, that of the accuracy
+    first = list(report["attack"]["rows"])
+    assert first == shown[: len(first)]
+    prices = list(report["attack"]["rows"].values())
+    assert prices == sorted(prices)
     table["b"] = table.b.astype(object)
     table.loc[70, "b"] = "text"
     table.to_csv("bad.csv", index=False)

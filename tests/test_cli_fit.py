@@ -11,11 +11,11 @@ pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 import otdro  # noqa: E402
-from otdro.cli.describing import directions, switches  # noqa: E402
+from otdro.cli.fit import directions, switches  # noqa: E402
 from otdro.comparison import Score, Summary, summarise, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.mahalanobis import LowRank  # noqa: E402
-from otdro.costs.table import principal_directions  # noqa: E402
+from otdro.costs.table import Grid, principal_directions  # noqa: E402
 from otdro.estimators.columns import ColumnGroups  # noqa: E402
 
 
@@ -58,7 +58,7 @@ def test_the_report_answers(here, capsys):
         "a mean move of 0.1 standard deviations of",
         "Coefficients, largest first",
         "What the adversary attacks",
-        "(shares of the budget that raises the loss most)",
+        "(cheapest to make wrong, and at which cost)",
         "constant",
         "Verdict: ",
     ):
@@ -92,7 +92,7 @@ def test_tables_of_numbers_are_not_cut_on_narrow_terminals(capsys, monkeypatch):
     line = ["gradient boosting", "0.123456 ± 0.000123", "+0.123456 ± 0.000123"]
     for width in (60, 30):
         monkeypatch.setenv("COLUMNS", str(width))
-        printing.grid(["log-loss", "mean ± se", "minus otdro"], [line])
+        printing.grid(Grid(["log-loss", "mean ± se", "minus otdro"], [line]))
         out = " ".join(capsys.readouterr().out.split())
         assert line[1] in out
         assert line[2] in out
@@ -269,8 +269,8 @@ def test_a_category_is_one_column_in_print_and_document(cities, capsys):
     assert 0 < switch["rows"] < 0.5
     out = " ".join(done(capsys, *fit).out.split())
     assert f"city: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows' worth" in out
-    assert "(a row may go a part of the way)" in out
-    assert "(shares of the budget that raises the loss most)" in out
+    assert "each of which may go a part of the way" in " ".join(out.split())
+    assert "(cheapest to make wrong, and at which cost)" in out
     assert "city York -" in out
     assert "and 16 more" in out
     assert "city_" not in out
@@ -282,6 +282,18 @@ def test_print_audit_and_page_state_delta_by_the_same_column(cities, capsys):
     result = otdro.audit(otdro.load("m.skops"), cities.drop(columns="y"), cities["y"])
     assert told["delta_in_words"] == result.in_words(0.05)
     assert f"{told['delta_in_words']}, the delta of the fit" in Path("fit.html").read_text()
+
+
+def test_print_and_audit_state_delta_by_the_same_column_of_many_rows(here, capsys):
+    """The last rows of a long table count as much as the first ones."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.standard_normal(21_000), "b": rng.standard_normal(21_000)})
+    table["y"] = np.where(table.a + table.b + rng.logistic(size=21_000) > 0, "up", "down")
+    table.loc[20_000:, "a"] *= 20
+    table.to_csv("long.csv", index=False)
+    told = document(capsys, "fit", "long.csv", "--target", "y", *FAST, "--save", "m.skops")
+    result = otdro.audit(otdro.load("m.skops"), table.drop(columns="y"), table["y"])
+    assert told["delta_in_words"] == result.in_words(0.1)
 
 
 def test_a_category_is_one_column_of_a_drift_between_tables(cities, capsys):

@@ -219,6 +219,16 @@ def test_a_target_of_amounts_is_a_number_and_yes_and_no_are_labels(here, capsys)
     assert audit["task"] == "regression"
 
 
+def test_a_target_of_amounts_is_a_number_for_a_drift_without_a_model(here, capsys):
+    table = rows(80).drop(columns="y")
+    table["pay"] = table.pay.map("${:,.2f}".format)
+    table[:40].to_csv("old.csv", index=False)
+    table[40:].to_csv("new.csv", index=False)
+    told = document(capsys, "drift", "old.csv", "new.csv", "--target", "pay")
+    assert told["label_shift"]["labels"] is None
+    assert {line["column"] for line in told["by_column"]} == {"age"}
+
+
 def test_excel_files(here, capsys):
     pytest.importorskip("openpyxl")
     table = rows()

@@ -37,26 +37,16 @@ __all__ = [
 
 #: Where the public names live; each is imported at its first use, so that `otdro --help` is quick.
 _HOMES = {
-    "Audit": "inspection",
-    "Ball": "problem",
-    "DROClassifier": "estimators",
-    "DRORegressor": "estimators",
-    "Drift": "inspection",
-    "MixClassifier": "mix",
-    "MixRegressor": "mix",
-    "Stability": "inspection",
-    "WorstCase": "worst_case",
-    "audit": "inspection",
+    "estimators": ("DROClassifier", "DRORegressor", "robust_risk"),
+    "inspection": ("Audit", "Drift", "Stability", "audit", "drift", "stability"),
+    "mix": ("MixClassifier", "MixRegressor"),
+    "persistence": ("load", "save"),
+    "problem": ("Ball",),
+    "worst_case": ("WorstCase", "discrepancy"),
     # modules that are used by their own name, as in ``otdro.report.write``
-    "chunks": "chunks",
-    "discrepancy": "worst_case",
-    "drift": "inspection",
-    "load": "persistence",
-    "plot": "plot",
-    "report": "report",
-    "robust_risk": "estimators",
-    "save": "persistence",
-    "stability": "inspection",
+    "chunks": ("chunks",),
+    "plot": ("plot",),
+    "report": ("report",),
 }
 
 _GONE = {
@@ -64,7 +54,9 @@ _GONE = {
     "experiment": "Table 1 is made by experiments/table1.py of the repository.",
 }
 
-__getattr__ = at_first_use(__name__, _HOMES, _GONE)
+__getattr__ = at_first_use(
+    __name__, {name: home for home, names in _HOMES.items() for name in names}, _GONE
+)
 
 
 def __dir__() -> list[str]:

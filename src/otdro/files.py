@@ -36,7 +36,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise with_name(error, path) from None
+        if isinstance(error, OSError) and error.errno and not isinstance(error, BrokenPipeError):
+            # with the name of the file that was to be written
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
 
 
 def _remove_leftovers(path: Path) -> None:
@@ -57,10 +60,3 @@ def _lock(file: IO[bytes]) -> None:
         # Windows has no such locks
         return
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def with_name(error: BaseException, path: Path) -> BaseException:
-    """Return an error of the disk with the name of the file that was to be written."""
-    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and error.errno:
-        return OSError(error.errno, error.strerror, str(path))
-    return error

@@ -103,14 +103,10 @@ def load(path: Any) -> Any:
         unknown = skops.io.get_untrusted_types(file=path)
         strange = _strange(unknown)
         model = None if strange else skops.io.load(path, trusted=unknown)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"{path} was saved by another version of otdro ({error}). Fit it again."
-        ) from None
     except Exception as error:
-        # a damaged archive raises errors of zipfile, zlib, json, numpy and skops
+        # types that have moved, and errors of zipfile, zlib, json, numpy and skops
         raise ValueError(
-            f"{path} is damaged or not a model of this version ({error}). Fit it again."
+            f"{path} was saved by another version of otdro or is damaged ({error}). Fit it again."
         ) from None
     if strange:
         raise ValueError(f"{path} holds types that no model of otdro has: {', '.join(strange)}.")

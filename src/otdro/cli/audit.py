@@ -8,24 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import inspection, persistence
+from ..costs.table import Grid
 from ..inspection import Audit, Drift, summary
 from ..inspection.batches import Drifts, Step
 from ..inspection.record import changes
 from . import printing
 from .errors import UserError
-from .options import (
-    AuditOptions,
-    DriftOptions,
-    asked,
-    check_outputs,
-    document_of,
-    not_negative,
-)
+from .options import AuditOptions, DriftOptions, asked, check_outputs, document_of
 from .preparing import (
     Differences,
     check_column,
@@ -34,32 +28,23 @@ from .preparing import (
     listed,
     model_rows,
     pipeline,
+    split_names,
     table_of,
     usable_columns,
-    with_target,
 )
-from .values import days_in, holds_dates, origin
+from .reading import days_in, holds_dates, numbers_in, origin
 
-#: What is required of what, at which delta, the figure required and found, whether it is met.
-Requirement = tuple[str, float | None, float, Any, bool]
 #: The exit code where a requirement is not met.
 NOT_MET = 3
-#: A bound is worse if it is so by more than this, relative: versions differ in rounding.
-ROUNDING = 1e-6
 
 
 def audit(options: AuditOptions) -> int:
     """Audit, print, write the page, and return the exit code."""
-    accuracy, at_delta, page = options.require_accuracy, options.at_delta, options.report
-    if (accuracy is None) != (at_delta is None):
+    if (options.require_accuracy is None) != (options.at_delta is None):
         raise UserError("--require-accuracy and --at-delta go together: give both.")
-    if accuracy is not None and not 0 <= accuracy <= 1:
-        raise UserError(f"--require-accuracy must be in [0, 1], got {accuracy:g}.")
-    for name, value in (("--at-delta", at_delta), ("--max-drift", options.max_drift)):
-        if value is not None:
-            not_negative(name, value)
     if options.max_drift is not None and options.new is None:
         raise UserError("--max-drift needs new rows: give them by --new.")
+    page = options.report
     check_outputs({"--report": page}, options.model, options.data, options.new, options.check)
     earlier = None if options.check is None else document_of(options.check, "audit")
     with printing.working("reading") as doing:
@@ -71,20 +56,19 @@ def audit(options: AuditOptions) -> int:
             doing("writing the page")
             title = f"{options.model.name} on {Path(options.data).name}"
             write(page, result, model=model, title=title, notes=notes, row_names=rows)
-    requirements = _requirements(options.max_drift, result.drift)
-    if accuracy is not None:
-        certified = result.accuracy(at_delta)
-        met = bool(certified >= accuracy)
-        requirements.insert(0, ("accuracy", at_delta, accuracy, certified, met))
-    head = {
-        **asked("audit", options, "model", "data", "target", "new"),
-        "check": None if earlier is None else checked(earlier, result, str(options.check)),
-    }
+    requirements = []
+    required = options.require_accuracy
+    if required is not None:
+        found = result.accuracy(options.at_delta)
+        met = bool(found >= required)
+        requirements.append(Requirement("accuracy", options.at_delta, required, found, met))
+    requirements += _limit(options.max_drift, result.drift)
+    check = None if earlier is None else checked(earlier, result, str(options.check))
+    head = {**asked("audit", options, "model", "data", "target", "new"), "check": check}
     code = _told(head, result, lambda: _show_audit(result), requirements, notes)
-    if head["check"] is not None:
-        _show_check(head["check"])
-        code = NOT_MET if head["check"]["worse"] else code
-    return code
+    if check is not None:
+        _show_check(check)
+    return NOT_MET if check is not None and check["worse"] else code
 
 
 def audited(
@@ -94,14 +78,14 @@ def audited(
     notes: list[str] = []
     differences = Differences()
     target, beside = options.target, (options.target, options.groups, options.identifier)
-    table = with_target(table_of(options.data, options, notes), target, notes)
-    for name in filter(None, (options.groups, options.identifier)):
+    table = table_of(options.data, options, notes)
+    for name in filter(None, beside):
         check_column(name, list(table.columns))
     groups = None if options.groups is None else table[options.groups].to_numpy()
     names = table.index if options.identifier is None else table[options.identifier]
     new = None
     if options.new is not None:
-        rows = _with_labels(table_of(options.new, options, notes), target, notes)
+        rows = table_of(options.new, options, notes)
         if target not in rows.columns:
             notes.append(f"the new table has no column {target!r}: its labels are unknown.")
         new = _labelled(rows, model_rows(model, rows, differences, beside), target, model)
@@ -142,27 +126,27 @@ def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]
             )
     before, after = earlier["breaking_points"], now["breaking_points"]
     changed = changes(earlier, now)
-    pairs = {"accuracy": (earlier["accuracy"], now["accuracy"])}
+    bounds = [_bound("accuracy", earlier["accuracy"], now["accuracy"])]
     levels = earlier["constant_accuracy"], now["constant_accuracy"]
     if isclose(*levels):
-        pairs["delta of a constant's accuracy"] = (before["constant"], after["constant"])
+        name = "delta of a constant's accuracy"
+        bounds.append(_bound(name, before["constant"], after["constant"]))
     else:
         changed.append(
             f"a constant's accuracy was {levels[0]:.4g} and is {levels[1]:.4g}: the deltas at "
             "which the model is as bad are of different levels, and not compared."
         )
     for level, delta in after["levels"].items():
-        pairs[f"delta of accuracy {level}"] = (before["levels"].get(level), delta)
-    curve = earlier["curve"]
-    deltas = np.array(curve["delta"])
-    accuracy = np.asarray(result.accuracy(deltas))
-    k = int((np.array(curve["accuracy"]) - accuracy).argmax())
-    pairs[f"accuracy within delta {deltas[k]:.4g}"] = (curve["accuracy"][k], accuracy[k])
-    bounds = [_bound(name, old, new, sign=1) for name, (old, new) in pairs.items()]
-    risk = np.asarray(result.risk(deltas))
-    finite = [k for k, loss in enumerate(curve["risk"]) if loss is not None]
-    if finite:
-        k = max(finite, key=lambda k: risk[k] - curve["risk"][k])
+        bounds.append(_bound(f"delta of accuracy {level}", before["levels"].get(level), delta))
+    # an endless loss is None, here NaN
+    curve = {key: np.array(earlier["curve"][key], float) for key in ("delta", "accuracy", "risk")}
+    deltas = curve["delta"]
+    accuracy, risk = result.accuracy(deltas), result.risk(deltas)
+    k = int((curve["accuracy"] - accuracy).argmax())
+    name = f"accuracy within delta {deltas[k]:.4g}"
+    bounds.append(_bound(name, curve["accuracy"][k], accuracy[k]))
+    if np.isfinite(curve["risk"]).any():
+        k = int(np.nanargmax(risk - curve["risk"]))
         name = f"worst-case loss within delta {deltas[k]:.4g}"
         bounds.append(_bound(name, curve["risk"][k], risk[k], sign=-1))
     return {
@@ -174,13 +158,13 @@ def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]
     }
 
 
-def _bound(name: str, before: Any, now: Any, sign: int) -> dict[str, Any]:
+def _bound(name: str, before: Any, now: Any, sign: int = 1) -> dict[str, Any]:
     """Return a bound before and now; worse is less for ``sign`` 1, more for -1.
 
-    None stands for infinity. Versions differ in rounding, so that less must be more than that.
+    None stands for infinity. Versions differ in rounding, which makes no bound worse.
     """
     before, now = (np.inf if value is None else float(value) for value in (before, now))
-    worse = sign * now < sign * before - ROUNDING * (1 + abs(now))
+    worse = sign * now < sign * before and not np.isclose(before, now)
     return {"bound": name, "before": before, "now": now, "worse": bool(worse)}
 
 
@@ -195,7 +179,7 @@ def _show_check(check: dict[str, Any]) -> None:
         [b["bound"], f"{b['before']:.4g}", f"{b['now']:.4g}", "WORSE" if b["worse"] else ""]
         for b in check["bounds"]
     ]
-    printing.grid(["bound", "before", "now", " "], body)
+    printing.grid(Grid(["bound", "before", "now", " "], body))
 
 
 # otdro drift
@@ -203,21 +187,16 @@ def _show_check(check: dict[str, Any]) -> None:
 
 def drift(options: DriftOptions) -> int:
     """Measure how far batches are from old rows, print, and return the exit code."""
-    if options.max_drift is not None:
-        not_negative("--max-drift", options.max_drift)
-    news = options.new or []
+    news, target = options.new or [], options.target
     if bool(news) == (options.by is not None):
         raise UserError("name one or more tables of new rows, or a column by --by, not both.")
     notes: list[str] = []
-    if options.model is None and options.target is None:
+    if options.model is None and target is None:
         notes.append("every column is a feature here: name a column of labels by --target.")
     differences = Differences()
     with printing.working("reading") as doing:
         model = None if options.model is None else persistence.load(options.model)
-        tables = [
-            _with_labels(table_of(name, options, notes), options.target, notes)
-            for name in (options.old, *news)
-        ]
+        tables = [table_of(name, options, notes) for name in (options.old, *news)]
         batch, in_time = None, False
         if options.by is not None:
             check_column(options.by, list(tables[0].columns))
@@ -225,13 +204,18 @@ def drift(options: DriftOptions) -> int:
             in_time = holds_dates(batch)
             batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
             tables = [tables[0].loc[batch.index]]
-        (reference, *others), seen_by = _samples(tables, options, model, notes, differences)
+        if model is None:
+            rows, seen_by = _columns(tables, options, notes, differences)
+        else:
+            seen_by = model
+            rows = [model_rows(model, table, differences, (target,)) for table in tables]
+        samples = [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
         doing("measuring the drift")
-        settings: dict[str, Any] = {"cost": options.cost, "order": options.order, "model": seen_by}
-        settings["random_state"] = options.seed
+        settings = {"cost": options.cost, "order": options.order, "random_state": options.seed}
+        settings["model"] = seen_by
         if batch is not None:
             # months are compared with the one before them, other batches with all others together
-            X, y = reference if isinstance(reference, tuple) else (reference, None)
+            X, y = samples[0] if isinstance(samples[0], tuple) else (samples[0], None)
             labels = np.array(batch.tolist())
             result = inspection.drifts(X, labels, y, ordered=in_time, **settings)
         else:
@@ -239,9 +223,9 @@ def drift(options: DriftOptions) -> int:
                 Step(
                     Path(options.old).name,
                     Path(name).name,
-                    inspection.drift(reference, new, **settings),
+                    inspection.drift(samples[0], new, **settings),
                 )
-                for name, new in zip(news, others, strict=True)
+                for name, new in zip(news, samples[1:], strict=True)
             ]
             result = Drifts(steps, False, [])
     farthest = max(result.steps, key=lambda step: step.delta)
@@ -259,42 +243,26 @@ def drift(options: DriftOptions) -> int:
         if len(result.steps) > 1:
             title, *table = Drifts.summary(result).splitlines()
             printing.heading(title.partition(",")[0])
-            printing.grid(*result.grid())
+            printing.grid(result.grid())
             printing.say(f"{table[len(result.steps) + 1].capitalize()}. Farthest: {farthest.new}.")
         _show_drift(farthest.drift)
 
-    requirements = _requirements(options.max_drift, farthest.drift)
+    requirements = _limit(options.max_drift, farthest.drift)
     notes = differences.notes() + notes + result.notes
     return _told(head, farthest.drift, show, requirements, notes)
-
-
-def _with_labels(table: Any, target: str | None, notes: list[str]) -> Any:
-    """Return the rows with a target, all rows of a table without that column."""
-    return table if target not in table.columns else with_target(table, str(target), notes)
-
-
-def _samples(
-    tables: list[Any],
-    options: DriftOptions,
-    model: Any,
-    notes: list[str],
-    differences: Differences,
-) -> tuple[list[Any], Any]:
-    """Return the rows of the tables with their labels, and the model or steps that see them."""
-    target = options.target
-    if model is not None:
-        rows = [model_rows(model, table, differences, (target,)) for table in tables]
-    else:
-        rows, seen_by = _columns(tables, options, notes, differences)
-    samples = [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
-    return samples, seen_by if model is None else model
 
 
 def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
     """Return the rows X of a table, with their labels where it has any."""
     if target is None or target not in table.columns:
         return X
-    return X, table[target].to_numpy() if model is None else labels_of(table, target, model)
+    if model is not None:
+        return X, labels_of(table, target, model)
+    # amounts are numbers, not labels
+    numbers = numbers_in(table[target], words=False)
+    if numbers is not None and numbers.what:
+        return X, numbers.values
+    return X, table[target].to_numpy()
 
 
 def _columns(
@@ -308,7 +276,10 @@ def _columns(
     if options.target is not None:
         check_column(options.target, list(old.columns))
         old = old.drop(columns=options.target)
-    data = usable_columns(old, options.categorical, options.keep)
+    names = list(old.columns)
+    data = usable_columns(
+        old, split_names(options.categorical, names), split_names(options.keep, names)
+    )
     notes += data.notes
     front = pipeline(data, options.scale).fit(data.X)
     rows = [data.X]
@@ -324,15 +295,25 @@ def _columns(
     return rows, front
 
 
-# Requirements.
+# What is required, and what is printed.
 
 
-def _requirements(most: float | None, drift: Drift | None) -> list[Requirement]:
+class Requirement(NamedTuple):
+    """What is required at which delta, the figure required and found, and whether it is met."""
+
+    requirement: str
+    at_delta: float | None
+    required: float
+    found: float
+    met: bool
+
+
+def _limit(most: float | None, drift: Drift | None) -> list[Requirement]:
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
     if most is None or drift is None:
         return []
     beyond = max(drift.beyond_noise.values())
-    return [("drift", None, most, beyond, beyond <= most)]
+    return [Requirement("drift", None, most, beyond, bool(beyond <= most))]
 
 
 def _told(
@@ -343,20 +324,16 @@ def _told(
     notes: list[str],
 ) -> int:
     """Print the result, what was required and whether it holds; return the exit code."""
-    met = all(line[-1] for line in requirements)
-
-    def document() -> dict[str, Any]:
-        body = result.to_dict()
-        keys = ("requirement", "at_delta", "required", "found", "met")
-        asked_for = [dict(zip(keys, line, strict=True)) for line in requirements]
-        rest = {"notes": notes + body["notes"], "requirements": asked_for, "met": met}
-        return {**head, **body, **rest}
-
+    met = all(line.met for line in requirements)
+    document = {**head, **result.to_dict()}
+    document["notes"] = notes + document["notes"]
+    document |= {"requirements": [line._asdict() for line in requirements], "met": met}
     printing.tell(document, show)
-    for name, at_delta, required, found, is_met in requirements:
-        word, sign = "met" if is_met else "NOT MET", ">=" if name == "accuracy" else "<="
-        at = "" if at_delta is None else f" at delta = {at_delta:g}"
-        printing.say(f"{word}: {name}{at} {sign} {required:g}, found {found:.4g}")
+    for line in requirements:
+        word, what = "met" if line.met else "NOT MET", "drift <="
+        if line.at_delta is not None:
+            what = f"accuracy at delta = {line.at_delta:g} >="
+        printing.say(f"{word}: {what} {line.required:g}, found {line.found:.4g}")
     drift = result.drift if isinstance(result, Audit) else None
     printing.remark([*notes, *result.notes, *(() if drift is None else drift.notes)])
     return 0 if met else NOT_MET
@@ -366,21 +343,21 @@ def _show_drift(result: Drift) -> None:
     printing.heading("What drifted")
     printing.pairs(summary.drift_pairs(result))
     printing.say()
-    printing.grid(*result.columns.grid(summary.SHOWN))
+    printing.grid(result.columns.grid(summary.SHOWN))
 
 
 def _show_audit(result: Audit) -> None:
     printing.heading("How far the data may move")
     printing.pairs(summary.audit_pairs(result))
     printing.say()
-    printing.grid(*summary.curve_grid(result))
+    printing.grid(summary.curve_grid(result))
     printing.say(summary.curve_note(result))
     parts = summary.parts_grid(result)
     if parts.body:
         printing.say()
-        printing.grid(*parts)
+        printing.grid(parts)
     printing.heading("Against whom")
-    printing.grid(*result.columns.grid(summary.SHOWN))
+    printing.grid(result.columns.grid(summary.SHOWN))
     if result.drift is not None:
         _show_drift(result.drift)
     printing.heading("What to do next")

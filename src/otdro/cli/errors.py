@@ -41,7 +41,7 @@ def _run(argv: list[str]) -> int:
         if word in GONE:
             raise UserError(GONE[word])
     try:
-        from .app import app
+        from .options import app
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
@@ -62,7 +62,8 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory for this table. Use --sample N to fit to N random rows."
     if isinstance(error, ModuleNotFoundError):
-        return _one_line(_missing_module(error))
+        extra = "excel" if (error.name or "").startswith("openpyxl") else "cli"
+        return f"this command needs {error.name}: pip install 'otdro[{extra}]'."
     if isinstance(error, OSError) and error.errno is not None:
         return _one_line(_disk(error))
     if isinstance(error, UserError | ValueError | OSError | NotImplementedError):
@@ -70,19 +71,11 @@ def sentence(error: BaseException) -> str:
     return _one_line(f"unexpected {type(error).__name__}: {error}. Run with --debug to see where.")
 
 
-def _missing_module(error: ModuleNotFoundError) -> str:
-    extra = "excel" if (error.name or "").split(".")[0] == "openpyxl" else "cli"
-    return f"this command needs {error.name}: pip install 'otdro[{extra}]'."
-
-
 def _disk(error: OSError) -> str:
     name = error.filename if error.filename is not None else "the file"
     reasons = {
         errno.ENOENT: f"no such file or folder: {name}.",
         errno.EACCES: f"no permission for {name}. Change its rights, or choose another place.",
-        errno.EROFS: f"{name} is on a read-only disk. Choose another place.",
-        errno.EISDIR: f"{name} is a folder, not a file.",
-        errno.ENOTDIR: f"{name} goes through a file as if it were a folder.",
         errno.ENOSPC: f"the disk is full; {name} was not written. Free some space.",
     }
     return reasons.get(error.errno or 0, f"{name}: {error.strerror}.")

@@ -1,30 +1,63 @@
-"""The options of the commands: a class per command, whose docstring is its help.
+"""The commands and their options: a class per command, whose docstring is its help.
 
-Each field holds its help. Below are the checks of options that several commands share.
+Each field holds its help and what it takes. What a command does is imported when it runs. Below are
+the checks that several commands share.
 """
 
-# ruff: noqa: RUF009 - `option` and `argument` return fields
+# ruff: noqa: RUF009 - `option`, `choice` and `argument` return fields
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from dataclasses import MISSING, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields, replace
+from importlib import import_module
+from inspect import Signature, signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
 from .errors import UserError
 
 TABLE = "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin."
-DECIMAL = "Decimal sign of numbers: auto, . or ,"
 IDENTIFIER = "A column that names the rows, such as an id."
 CATEGORICAL = "Columns to take as categories: A,B."
 KEEP = "Dates or ids to use all the same: A,B."
 ORDER = "1 or 2; the model's own, else 1."
 MAX_DRIFT = "Exit with 3 if the drift is surely larger."
+#: Drifts whose least p-value, times their number, is above this may all be chance.
+SIGNIFICANT = 0.05
+#: The version of the documents of ``--json``: it changes when a key changes its meaning.
+SCHEMA = 2
+
+
+class Wanted(NamedTuple):
+    """Whether a value is one that an option takes, and what it must do in words."""
+
+    accepts: Callable[[Any], bool]
+    words: str
+
+
+AT_LEAST_0 = Wanted(lambda value: 0 <= value < math.inf, "be a number >= 0")
+AT_LEAST_1 = Wanted(lambda value: value >= 1, "be at least 1")
+AT_LEAST_2 = Wanted(lambda value: value >= 2, "be at least 2")
+
+
+def is_delta(value: str) -> bool:
+    """Whether a text is a number >= 0, cv or theory."""
+    try:
+        return value in ("cv", "theory") or AT_LEAST_0.accepts(float(value))
+    except ValueError:
+        return False
+
+
+DELTA = Wanted(is_delta, "be a number >= 0, cv or theory")
+LOSS = Wanted(AT_LEAST_0.accepts, "be a share >= 0")
+SHARE = Wanted(lambda value: 0 <= value <= 1, "be in [0, 1]")
+INSIDE = Wanted(lambda value: 0 < value < 1, "lie between 0 and 1")
 
 
 def argument(text: str, default: Any = MISSING) -> Any:
@@ -32,9 +65,18 @@ def argument(text: str, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"typer": typer.Argument(help=text)})
 
 
-def option(text: str, default: Any = None, *flags: str) -> Any:
+def option(text: str, default: Any = None, *flags: str, wanted: Wanted | None = None) -> Any:
     """Return the field of an option with its help; ``flags`` replace its own name."""
-    return field(default=default, metadata={"typer": typer.Option(*flags, help=text)})
+    shown = typer.Option(*flags, help=text)
+    return field(default=default, metadata={"typer": shown, "wanted": wanted})
+
+
+def choice(*values: str, default: str = "auto", text: str = "") -> Any:
+    """Return the field of an option that takes one of some words."""
+    words = f"{', '.join(values[:-1])} or {values[-1]}"
+    be = "be" if len(values) == 3 else "be one of"
+    wanted = Wanted(lambda value: value in values, f"{be} {words}")
+    return option(f"{text}{words}.", default, wanted=wanted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +85,14 @@ class Output:
 
     quiet: bool = option("Print nothing but errors.", False, "--quiet", "-q")
 
+    def __post_init__(self) -> None:
+        """Refuse what an option does not take."""
+        for part in fields(self):
+            wanted, value = part.metadata.get("wanted"), getattr(self, part.name)
+            if wanted is not None and value is not None and not wanted.accepts(value):
+                name = part.name.replace("_", "-")
+                raise UserError(f"--{name} must {wanted.words}, got {value}.")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Output):
@@ -50,9 +100,9 @@ class Reading(Output):
 
     as_json: bool = option("Print JSON for machines.", False, "--json")
     drop: list[str] | None = option("Columns to leave out: A,B; may be repeated.")
-    sample: int | None = option("Use N random rows, read in one pass.")
+    sample: int | None = option("Use N random rows, read in one pass.", wanted=AT_LEAST_1)
     seed: int = option("Seed of folds and splits.", 0)
-    decimal: str = option(DECIMAL, "auto")
+    decimal: str = choice("auto", ".", ",", text="Decimal sign of numbers: ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,30 +111,40 @@ class Learning(Reading):
 
     data: str = argument(TABLE)
     target: str = option("The column to predict.", MISSING)
-    task: str = option("auto, classification or regression.", "auto")
-    scale: str = option("auto, standard, yeo-johnson, asinh or none.", "auto")
+    task: str = choice("auto", "classification", "regression")
+    scale: str = choice("auto", "standard", "yeo-johnson", "asinh", "none")
     categorical: list[str] | None = option(CATEGORICAL)
     unlabelled: str | None = option("A table of rows without labels, for cost, delta and scale.")
     groups: str | None = option("Column of the environments that folds leave out.")
     forward: bool = option("With --groups: test on what comes next.", False, "--forward")
     keep: list[str] | None = option(KEEP)
     identifier: str | None = option(IDENTIFIER, None, "--id")
-    delta: str = option("A number >= 0, cv or theory.", "cv")
+    delta: str = option("A number >= 0, cv or theory.", "cv", wanted=DELTA)
     delta_from: Path | None = option("A --json of otdro drift: the delta of its drifts.")
     source: Path | None = option("A published model: from fit --save, or a CSV of coefficients.")
     cost: str | None = option("learned (the default), euclidean, l1 or linf.")
     loss: str | None = option("logistic, hinge, squared_hinge; squared, absolute, huber, quantile.")
-    order: str = option("1, 2 or auto: the power of the distance.", "auto")
+    order: str = choice("1", "2", "auto", text="The power of the distance: ")
     rule: str | None = option("How folds choose delta: auto, min, 1se, tolerance, ...")
-    tolerance: float | None = option("With --rule tolerance: the loss it may cost, e.g. 0.05.")
+    tolerance: float | None = option("Loss that --rule tolerance may cost: 0.05.", wanted=LOSS)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The files that the command reads, None for those that are not named."""
+        return [self.data, self.unlabelled, self.delta_from, self.source]
+
+    @property
+    def is_of_quantile(self) -> bool:
+        """Whether the model is one of a quantile."""
+        return self.loss == "quantile" or getattr(self, "quantile", None) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(Learning):
     """Fit a robust model to a table and say what was learned."""
 
-    quantile: float | None = option("Fit this quantile, e.g. 0.9.")
-    refits: int | None = option("Fit again to N bootstrap samples: stability.")
+    quantile: float | None = option("Fit this quantile, e.g. 0.9.", wanted=INSIDE)
+    refits: int | None = option("Fit again to N bootstrap samples: stability.", wanted=AT_LEAST_2)
     save: Path | None = option("File for the model, by skops.")
     report: Path | None = option("HTML page, one file without network.")
     compare: bool = option("Compare with no penalty, L1 and L2.", True)
@@ -95,7 +155,7 @@ class CompareOptions(Learning):
     """Compare a robust model with the usual ones on repeated splits."""
 
     against: str | None = option("Further models: forest, boosting, splines; A,B.")
-    splits: int = option("Random splits.", 20)
+    splits: int = option("Random splits.", 20, wanted=AT_LEAST_2)
     plot: Path | None = option("Draw to a .png, .svg or .pdf.")
 
 
@@ -107,7 +167,7 @@ class PredictOptions(Output):
     data: str = argument(TABLE)
     out: Path | None = option("CSV file; without it, stdout.")
     identifier: str | None = option(IDENTIFIER, None, "--id")
-    decimal: str = option(DECIMAL, "auto")
+    decimal: str = choice("auto", ".", ",", text="Decimal sign of numbers: ")
     strict: bool = option("Refuse categories that training did not have.", False, "--strict")
 
 
@@ -125,9 +185,9 @@ class AuditOptions(Reading):
     space: str = option("last or raw: the columns that move.", "last")
     groups: str | None = option("A column of groups of rows.")
     identifier: str | None = option(IDENTIFIER, None, "--id")
-    require_accuracy: float | None = option("Exit with 3 if less is certified at --at-delta.")
-    at_delta: float | None = option("The delta of --require-accuracy.")
-    max_drift: float | None = option(MAX_DRIFT)
+    require_accuracy: float | None = option("Exit with 3 if less is certified.", wanted=SHARE)
+    at_delta: float | None = option("The delta of --require-accuracy.", wanted=AT_LEAST_0)
+    max_drift: float | None = option(MAX_DRIFT, wanted=AT_LEAST_0)
     check: Path | None = option("An earlier --json: exit with 3 if a bound got worse.")
     report: Path | None = option("HTML page, one file without network.")
 
@@ -143,51 +203,101 @@ class DriftOptions(Reading):
     model: Path | None = option("A saved linear model.")
     cost: str | None = option("euclidean, l1, linf or learned.")
     order: int | None = option(ORDER)
-    scale: str = option("Without a model: standard, yeo-johnson, asinh or none.", "standard")
+    scale: str = choice(
+        "standard", "yeo-johnson", "asinh", "none", default="standard", text="Without a model: "
+    )
     categorical: list[str] | None = option(CATEGORICAL)
     keep: list[str] | None = option(KEEP)
-    max_drift: float | None = option(MAX_DRIFT)
+    max_drift: float | None = option(MAX_DRIFT, wanted=AT_LEAST_0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions(Output):
     """Show what is learned and whether it pays, on data that needs no file."""
 
-    reps: int = option("Random splits.", 10)
+    reps: int = option("Random splits.", 10, wanted=AT_LEAST_2)
     seed: int = option("Seed of folds and splits.", 0)
 
 
-#: Drifts whose least p-value, times their number, is above this may all be chance.
-SIGNIFICANT = 0.05
-#: The version of the documents of ``--json``: it changes when a key changes its meaning.
-SCHEMA = 2
+# The commands.
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    help="Learn from the data what it costs to move it, then fit the model that does best "
+    "against every distribution within that cost.",
+)
+
+#: The options of each command, and the module with the function of its name.
+COMMANDS: dict[str, tuple[type[Output], str]] = {
+    "fit": (FitOptions, "fit"),
+    "predict": (PredictOptions, "predict"),
+    "compare": (CompareOptions, "fit"),
+    "audit": (AuditOptions, "audit"),
+    "drift": (DriftOptions, "audit"),
+    "demo": (DemoOptions, "fit"),
+}
+
+
+@app.callback(invoke_without_command=True)
+def otdro(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
+) -> None:
+    """Print the version, or the help if no command is named."""
+    if version:
+        from .. import __version__
+
+        typer.echo(__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _register(name: str, cls: type[Output], module: str) -> None:
+    def command(**given: Any) -> None:
+        from .printing import read_by
+
+        options = cls(**given)
+        reader = "nobody" if options.quiet else "person"
+        with read_by("program" if given.get("as_json") else reader):
+            code = getattr(import_module(f".{module}", __package__), name)(options)
+        raise typer.Exit(code or 0)
+
+    kinds, own = get_type_hints(cls), signature(cls).parameters
+    shown = {f.name: Annotated[kinds[f.name], f.metadata["typer"]] for f in fields(cls)}
+    # what all commands share is shown last
+    shared = {f.name for f in fields(Reading)}
+    command.__signature__ = Signature(  # type: ignore[attr-defined]
+        [own[n].replace(annotation=shown[n]) for n in sorted(own, key=shared.__contains__)]
+    )
+    app.command(name, help=cls.__doc__)(command)
+
+
+for _name, (_cls, _module) in COMMANDS.items():
+    _register(_name, _cls, _module)
 
 
 # Checks that commands share.
 
 
-def parameters(chosen: Learning, quantile: float | None = None) -> dict[str, Any]:
+def parameters(chosen: Learning) -> dict[str, Any]:
     """Return what was chosen as parameters of the estimator, without those left at defaults."""
-    values: dict[str, Any] = {"cost": chosen.cost, "rule": chosen.rule, "loss": chosen.loss}
-    if chosen.tolerance is not None:
-        if chosen.rule != "tolerance":
-            raise UserError("--tolerance is for --rule tolerance; add that, or leave it out.")
-        values["tolerance"] = not_negative("--tolerance", chosen.tolerance, "a share >= 0")
+    if chosen.tolerance is not None and chosen.rule != "tolerance":
+        raise UserError("--tolerance is for --rule tolerance; add that, or leave it out.")
+    names = ("cost", "rule", "loss", "tolerance")
+    values: dict[str, Any] = {name: getattr(chosen, name) for name in names}
     if chosen.delta != "cv":
-        values["delta"] = chosen.delta
-    if chosen.delta not in ("cv", "theory"):
-        values["delta"] = not_negative("--delta", chosen.delta, "a number >= 0, cv or theory")
-    if chosen.order not in ("auto", "1", "2"):
-        raise UserError(f"--order must be 1, 2 or auto, got {chosen.order!r}.")
+        values["delta"] = chosen.delta if chosen.delta == "theory" else float(chosen.delta)
     if chosen.order != "auto":
         values["order"] = int(chosen.order)
+    quantile = getattr(chosen, "quantile", None)
     if quantile is not None:
         from ..losses import Quantile
 
         if chosen.loss not in (None, "quantile"):
             raise UserError(f"--quantile is for --loss quantile, not {chosen.loss}.")
-        if not 0 < quantile < 1:
-            raise UserError(f"--quantile must lie between 0 and 1, got {quantile:g}.")
         values["loss"] = Quantile(tau=quantile)
     return {name: value for name, value in values.items() if value is not None}
 
@@ -215,45 +325,31 @@ def with_drift(options: Any) -> tuple[Any, str | None]:
     were measured in. A delta of 0 would be a fit without any ball, so that it is refused, as are
     drifts that may all be chance.
     """
-    if options.delta_from is None:
+    file = options.delta_from
+    if file is None:
         return options, None
-    document = document_of(options.delta_from, "drift")
-    for option, default in (("delta", "cv"), ("rule", None)):
-        if getattr(options, option) != default:
+    document = document_of(file, "drift")
+    for option, given in (("delta", options.delta != "cv"), ("rule", options.rule is not None)):
+        if given:
             raise UserError(f"--{option} and --delta-from both choose delta; leave one out.")
     delta, order = float(document["quantiles"]["0.8"]), str(document["order"])
     if options.order not in ("auto", order):
+        raise UserError(f"the drifts in {file} are of order {order}: use --order {order}.")
+    chances = [float(batch["p_value"]) for batch in document["batches"]]
+    count = len(chances)
+    if delta <= 0 or min(chances) * count > SIGNIFICANT:
         raise UserError(
-            f"the drifts in {options.delta_from} are of order {order}: use --order {order}."
-        )
-    told = min(float(batch["p_value"]) for batch in document["batches"])
-    if delta <= 0 or told * len(document["batches"]) > SIGNIFICANT:
-        raise UserError(
-            f"the drifts in {options.delta_from} do not exceed their noise (their 80% quantile is "
-            f"{delta:.3g}, the least p-value {told:.2g}), so that they give no delta: leave "
-            "--delta-from out."
+            f"the drifts in {file} do not exceed their noise (their 80% quantile is "
+            f"{delta:.3g}, the least p-value {min(chances):.2g}), so that they give no delta: "
+            "leave --delta-from out."
         )
     values = {"delta": repr(delta), "order": order}
     # without a model the drift was measured in its own scaling and cost
     if document["scale"] is not None:
         values["scale"] = document["scale"] if options.scale == "auto" else options.scale
         values["cost"] = options.cost or "euclidean"
-    count = len(document["batches"])
-    origin = (
-        f"the 80% quantile of the {count} drift{'' if count == 1 else 's'} in {options.delta_from}"
-    )
+    origin = f"the 80% quantile of the {count} drift{'' if count == 1 else 's'} in {file}"
     return replace(options, **values), origin
-
-
-def not_negative(option: str, value: Any, wanted: str = "a number >= 0") -> float:
-    """Return the number that an option names; refuse what is none, negative or infinite."""
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number < math.inf:
-        raise UserError(f"{option} must be {wanted}, got {value}.")
-    return number
 
 
 def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -> None:

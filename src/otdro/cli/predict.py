@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any
 
 from ..files import replacing
@@ -15,8 +13,7 @@ from . import printing
 from .errors import UserError
 from .options import PredictOptions, check_outputs
 from .preparing import Differences, check_column, model_rows
-from .reading import PIECE, locate, pieces
-from .values import PLAIN
+from .reading import PIECE, PLAIN, locate, pieces
 
 #: Texts that a spreadsheet takes for formulas; numbers and single signs are none.
 FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")
@@ -37,7 +34,8 @@ def predict(options: PredictOptions) -> None:
     differences = Differences()
     # on a terminal that shows the predictions themselves a bar would be in their way
     hidden = out is None and sys.stdout.isatty()
-    with _writer(out) as write, printing.working("predicting", hidden) as doing:
+    target = nullcontext(sys.stdout.buffer) if out is None else replacing(out)
+    with target as file, printing.working("predicting", hidden) as doing:
         source = locate(options.data, options.decimal)
         done, marked = 0, False
         for piece in pieces(source, PIECE):
@@ -55,23 +53,13 @@ def predict(options: PredictOptions) -> None:
             safe = texts.map(_no_formula)
             marked |= not safe.equals(texts)
             rows = rows.assign(**safe).rename(columns=_no_formula)
-            write(rows.to_csv(index=False, header=done == 0, sep=separator))
+            rows.to_csv(file, index=False, header=done == 0, sep=separator, mode="wb")
             done += len(rows)
             doing(f"predicting, {done:,} rows done")
     notes = [*source.notes, *differences.notes()]
     if marked:
         notes.append("texts that a spreadsheet would run as formulas have a ' in front.")
     printing.remark(notes)
-
-
-@contextmanager
-def _writer(out: Path | None) -> Iterator[Callable[[str], int]]:
-    """Yield standard output, or a file that is in place only when it is whole."""
-    if out is None:
-        yield sys.stdout.write
-        return
-    with replacing(out) as file:
-        yield lambda text: file.write(text.encode())
 
 
 def _no_formula(value: Any) -> Any:

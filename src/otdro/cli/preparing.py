@@ -10,53 +10,59 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.metrics import balanced_accuracy_score, r2_score
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from ..comparison import Labelled
+from ..inspection.summary import SHOWN
+from ..scaling import scaler
 from .errors import UserError
-from .options import Learning, Reading
-from .reading import Source, locate, read
-from .values import (
+from .options import Learning
+from .reading import (
+    HEAD,
+    MOST,
+    MOSTLY,
+    PIECE,
+    Numbers,
+    Source,
     as_texts,
     date_names,
     first_text,
     holds_dates,
     like_numbers,
+    locate,
     number_of_date,
     numbers_in,
     origin,
+    read,
     required_numbers,
 )
 
 Array = NDArray[Any]
 
 #: Rows of a folder of Parquet files that are read into memory; of more, only the model sees all.
-IN_MEMORY = 20_000
+IN_MEMORY = PIECE
 #: Integers with at most this many distinct values are taken for labels.
 FEW = 10
 #: Rows below which folds make no sense.
 LEAST = 10
-#: A column with more distinct values than this share of the rows may be an identifier.
-DISTINCT = 0.5
-#: From this share on a text column is one in a table of any size.
-IDENTIFIER = 0.9
 #: Categories of a column that get an indicator of their own.
 CATEGORIES = 20
 #: A column that alone has more than this balanced accuracy, or R², is named.
 LEAK = 0.99
-#: Rows on which that is looked for at most.
-LEAK_ROWS = 1_000
 #: Nearest rows by one column that predict another row.
 NEIGHBOURS = 3
-#: Names that a sentence lists.
-LISTED = 8
 #: How the name of a column of identifiers ends.
 ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
-#: Numbers that files write for a missing one.
-PLACEHOLDERS = (-99.0, -999.0, -9999.0, -99999.0)
 
 
 # A table to learn from.
@@ -78,19 +84,17 @@ class Prepared(Labelled):
 
 def prepared(options: Learning) -> Prepared:
     """Read the table that ``fit`` and ``compare`` learn from, and split it."""
-    if options.task not in ("auto", "classification", "regression"):
-        raise UserError(f"--task must be auto, classification or regression, got {options.task!r}.")
     if options.forward and options.groups is None:
         raise UserError("--forward needs --groups COL, the column of the environments in order.")
     source = locate(options.data, options.decimal)
     sample = options.sample
     in_pieces = source.kind == "folder" and sample is None and source.rows() > IN_MEMORY
     if in_pieces:
-        for name in ("groups", "unlabelled", "refits"):
+        for name in ("groups", "unlabelled", "refits", "source"):
             if getattr(options, name, None) is not None:
                 raise UserError(f"--{name} is for tables that fit into memory; add --sample N.")
         sample = IN_MEMORY
-    data = _split(read(source, sample=sample, seed=options.seed), options)
+    data = _split(read(source, sample=sample, seed=options.seed), options, source.notes)
     data.notes[:0] = _leaks(data, options.seed)
     if in_pieces:
         return replace(data, folder=source)
@@ -104,27 +108,28 @@ def prepared(options: Learning) -> Prepared:
     return replace(data, unlabelled=columns_as(more, data.kinds))
 
 
-def _split(table: Any, options: Learning) -> Prepared:
+def _split(table: Any, options: Learning, notes: list[str]) -> Prepared:
     """Split a table into features and target, and say what was done with each column."""
     target, groups, identifier = options.target, options.groups, options.identifier
     columns = list(table.columns)
     drop, categorical, keep = (
         split_names(names, columns) for names in (options.drop, options.categorical, options.keep)
     )
-    both = [name for name in keep if name in drop]
-    if both:
-        raise UserError(f"--keep and --drop both name {both[0]!r}; name it once.")
-    beside = {target, *(name for name in (groups, identifier) if name is not None)}
-    for name in (target, *beside, *drop, *categorical, *keep):
+    beside = [name for name in (target, groups, identifier) if name is not None]
+    for name in (*beside, *drop, *categorical, *keep):
         check_column(name, columns)
+    for name in keep:
+        if name in drop:
+            raise UserError(f"--keep and --drop both name {name!r}; name it once.")
     if target in drop:
         raise UserError(f"--drop names the target {target!r}; name columns beside it.")
     for option, own in (("--groups", groups), ("--id", identifier)):
         if own == target:
             raise UserError(f"{option} {own} is the target; name another column.")
-    if beside.union(drop) == set(columns):
+    features = [name for name in columns if name not in (*beside, *drop)]
+    if not features:
         raise UserError(f"there is no column beside the target {target!r} to predict from.")
-    notes = list(table.attrs.get("notes", []))
+    notes = list(notes)
     table = with_target(table, target, notes)
     y, task = _target(table[target], options.task)
     notes += _labels_alike(y, target)
@@ -133,28 +138,22 @@ def _split(table: Any, options: Learning) -> Prepared:
             f"the table has {len(y)} rows with a target; the folds need {LEAST}: add more."
         )
     environments = None if groups is None else _environments(table[groups])
-    data = usable_columns(table.drop(columns=list(beside.union(drop))), categorical, keep)
+    data = usable_columns(table[features], categorical, keep)
     if identifier is not None:
-        data = replace(data, X=data.X.set_axis(table[identifier].to_numpy()))
+        data.X.index = table[identifier].to_numpy()
     return replace(data, y=y, task=task, groups=environments, notes=notes + data.notes)
 
 
-def usable_columns(
-    table: Any, categorical: Sequence[str] | None, keep: Sequence[str] | None
-) -> Prepared:
+def usable_columns(table: Any, categorical: Sequence[str], keep: Sequence[str]) -> Prepared:
     """Return the usable columns of a table, none of them a target, and notes on the others."""
-    kept: dict[str, Any] = {}
-    kinds: dict[str, str] = {}
+    kept: dict[str, Array] = {}
     notes: list[str] = []
-    categorical, keep = (split_names(n, list(table.columns)) for n in (categorical, keep))
     for name in table.columns:
-        feature = _feature(table[name], name in categorical, name in keep)
-        notes += filter(None, feature.notes)
-        kept |= feature.columns
-        kinds |= dict.fromkeys(feature.columns, feature.kind)
+        kept |= _features(table[name], name in categorical, name in keep, notes)
     if not kept:
         raise UserError("no usable column is left. " + " ".join(notes))
-    X = type(table)(kept, index=table.index)
+    kinds = {name: "texts" if own.dtype == object else "numbers" for name, own in kept.items()}
+    X = pd.DataFrame(kept, index=table.index)
     return Prepared(X, np.zeros(0), "", kinds=kinds, notes=notes)
 
 
@@ -178,8 +177,8 @@ def check_column(name: str, columns: list[str]) -> None:
 
 def listed(names: Sequence[Any]) -> str:
     """Return the first names of a list, and how many there are if that is not all."""
-    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
-    return ", ".join(str(name) for name in names[:LISTED]) + more
+    more = f", ... ({len(names)} in all)" if len(names) > SHOWN else ""
+    return ", ".join(str(name) for name in names[:SHOWN]) + more
 
 
 def with_target(table: Any, target: str, notes: list[str]) -> Any:
@@ -239,21 +238,18 @@ def _target(column: Any, task: str) -> tuple[Array, str]:
         raise UserError(f"regression needs numbers, but the target {name!r} holds {bad!r}.")
     if task == "auto" and numbers is not None and distinct > 2 and (not whole or distinct > FEW):
         task = "regression"
-    if task == "regression":
-        assert numbers is not None
-        if not np.isfinite(numbers).all():
-            raise UserError(
-                f"the target {name!r} has infinite values; correct or remove those rows."
-            )
-        if np.ptp(numbers) == 0:
-            raise UserError(f"the target {name!r} has one value only; there is nothing to predict.")
-        return numbers, task
     counts = column.astype(str).value_counts()
     if distinct < 2:
         raise UserError(
             f"the target {name!r} has one value only ({counts.index[0]!r}): there is "
             "nothing to predict. Name another --target, or add rows of another value."
         )
+    if numbers is not None and task == "regression":
+        if not np.isfinite(numbers).all():
+            raise UserError(
+                f"the target {name!r} has infinite values; correct or remove those rows."
+            )
+        return numbers, task
     if distinct > max(2, len(column) // 2):
         instead = "" if numbers is None else "--task regression, or "
         raise UserError(
@@ -272,20 +268,11 @@ def _target(column: Any, task: str) -> tuple[Array, str]:
     return np.asarray(column.astype(str).tolist(), dtype=str), "classification"
 
 
-def pipeline(data: Prepared, scale: str, most: int | None = CATEGORIES) -> Any:
+def pipeline(data: Prepared, scale: str, most: int | None = CATEGORIES) -> ColumnTransformer:
     """Return the preprocessing: impute and scale numbers, impute and encode texts.
 
     At most ``most`` categories of a column get an indicator of their own.
     """
-    from sklearn.compose import ColumnTransformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
-
-    from ..scaling import SCALINGS, scaler
-
-    if scale not in SCALINGS:
-        raise UserError(f"--scale must be one of {', '.join(SCALINGS)}, got {scale!r}.")
     encoder = OneHotEncoder(
         handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False
     )
@@ -306,29 +293,22 @@ def _leaks(data: Prepared, seed: int) -> list[str]:
 
     A row is predicted by the ``NEIGHBOURS`` other rows whose value of the column is nearest.
     """
-    from sklearn.neighbors import NearestNeighbors
-
     order = np.random.default_rng(seed).permutation(len(data.y))
-    data = data.part(np.sort(order[:LEAK_ROWS]))
-    classes, code = np.unique(data.y, return_inverse=True)
-    votes = np.eye(len(classes))[code] if data.task == "classification" else None
+    data = data.part(np.sort(order[:HEAD]))
+    nearest, score, measure = KNeighborsRegressor(NEIGHBOURS), r2_score, "R²"
+    if data.task == "classification":
+        nearest, score = KNeighborsClassifier(NEIGHBOURS), balanced_accuracy_score
+        measure = "balanced accuracy"
     notes = []
     for name, kind in data.kinds.items():
         column = data.X[name]
         values = column.astype("category").cat.codes if kind == "texts" else column
-        search = NearestNeighbors(n_neighbors=NEIGHBOURS)
-        search.fit(values.fillna(values.median()).to_numpy(dtype=float)[:, None])
-        near = search.kneighbors(return_distance=False)
-        if votes is None:
-            error = data.y - data.y[near].mean(axis=1)
-            measure, told = "R²", 1 - float(np.mean(error**2) / np.var(data.y))
-        else:
-            right = votes[near].sum(axis=1).argmax(axis=1) == code
-            by_class = np.bincount(code, right) / np.bincount(code)
-            measure, told = "balanced accuracy", float(by_class.mean())
-        if told > LEAK:
+        values = values.fillna(values.median()).to_numpy(dtype=float)[:, None]
+        # without rows to predict, each row is predicted by the others
+        share = score(data.y, nearest.fit(values, data.y).predict(None))
+        if share > LEAK:
             notes.append(
-                f"column {name!r} alone tells the target of rows left out ({measure} {told:.3f}): "
+                f"column {name!r} alone tells the target of rows left out ({measure} {share:.3f}): "
                 f"if it is known only after the target, leave it out by --drop {name}."
             )
     return notes
@@ -337,63 +317,43 @@ def _leaks(data: Prepared, seed: int) -> list[str]:
 # One column: what it holds.
 
 
-class Feature(NamedTuple):
-    """What a column of a table is used as: columns of one kind, none if it is left out; notes."""
-
-    columns: dict[str, Array]
-    kind: str
-    notes: list[str]
-
-
-def _feature(column: Any, categorical: bool, keep: bool) -> Feature:
-    """Return what a column is used as."""
-    name = column.name
+def _features(column: Any, categorical: bool, keep: bool, notes: list[str]) -> dict[str, Array]:
+    """Return what a column is used as, floats or texts, empty if it is left out; and say so."""
+    name, missing = column.name, int(column.isna().sum())
     reason = _useless(column)
     if reason:
-        return Feature({}, "", [f"column {name!r} {reason} and is left out."])
-    numbers = None if categorical else numbers_in(column)
-    unit = None
-    if not categorical:
-        dates = holds_dates(column)
-        if dates and keep:
-            names = date_names(column)
-            notes = [
-                f"column {name!r} holds dates and is used as numbers: {', '.join(names)}.",
-                _imputed(name, int(column.isna().sum()), 0, "the median"),
-            ]
-            return Feature({n: number_of_date(n, column) for n in names}, "numbers", notes)
-        if dates:
-            reason = "holds dates"
-        elif not keep and _numbers_rows(column):
-            reason = "numbers the rows (an identifier)"
-    if numbers is None and not categorical and not reason:
+        notes.append(f"column {name!r} {reason} and is left out.")
+        return {}
+    dates = not categorical and holds_dates(column)
+    if dates and keep:
+        names = date_names(column)
+        notes.append(f"column {name!r} holds dates and is used as numbers: {', '.join(names)}.")
+        notes += _imputed(name, missing, 0, "the median")
+        return {n: number_of_date(n, column) for n in names}
+    numbers = None if dates or categorical else numbers_in(column)
+    like = None
+    if numbers is None and not dates and not categorical:
         _check_mixed(column)
-        unit = like_numbers(column)
-        distinct, rows = int(column.dropna().astype(str).nunique()), len(column)
-        many = distinct >= IDENTIFIER * rows or distinct > max(CATEGORIES, DISTINCT * rows)
-        if many and not keep:
-            like = "" if unit is None else f", like {unit!r},"
-            reason = f"has {distinct} distinct texts{like} in {rows} rows"
-    if reason:
-        note = f"column {name!r} {reason} and is left out; --keep {name} uses it."
-        return Feature({}, "", [note])
+        like = like_numbers(column)
+    if not keep and not categorical:
+        reason = "holds dates" if dates else _identifies(column, numbers, like)
+        if reason:
+            notes.append(f"column {name!r} {reason} and is left out; --keep {name} uses it.")
+            return {}
     if numbers is None:
-        notes = [_imputed(name, int(column.isna().sum()), 0, "the commonest value")]
-        if unit is not None:
-            notes.insert(
-                0,
-                f"column {name!r} holds texts like {unit!r}, which are taken as categories; "
-                "write plain numbers, as 1234.5, in the file to use them as such.",
+        if like is not None:
+            notes.append(
+                f"column {name!r} holds texts like {like!r}, which are taken as categories; "
+                "write plain numbers, as 1234.5, in the file to use them as such."
             )
-        return Feature({name: as_texts(column)}, "texts", notes)
-    values = numbers.values
-    infinite = np.isinf(values)
-    notes = [
-        f"column {name!r}: {numbers.what} is read." if numbers.what else "",
-        _placeholder(name, values),
-        _imputed(name, int(np.isnan(values).sum()), int(infinite.sum()), "the median"),
-    ]
-    return Feature({name: np.where(infinite, np.nan, values)}, "numbers", notes)
+        notes += _imputed(name, missing, 0, "the commonest value")
+        return {name: as_texts(column)}
+    if numbers.what:
+        notes.append(f"column {name!r}: {numbers.what} is read.")
+    infinite = np.isinf(numbers.values)
+    notes += _placeholder(name, numbers.values)
+    notes += _imputed(name, missing, int(infinite.sum()), "the median")
+    return {name: np.where(infinite, np.nan, numbers.values)}
 
 
 def _useless(column: Any) -> str:
@@ -401,52 +361,58 @@ def _useless(column: Any) -> str:
     present = column.dropna()
     if not len(present):
         return "has no values"
-    if present.dtype.kind == "f":
-        present = present[np.isfinite(present.to_numpy(dtype=float))]
-    if not len(present):
+    if present.dtype.kind == "f" and not np.isfinite(present.to_numpy(dtype=float)).any():
         return "has no finite values"
     one_value = len(present) == len(column) and present.astype(str).nunique() == 1
     return "has one value only" if one_value else ""
 
 
-def _numbers_rows(column: Any) -> bool:
-    """Whether whole numbers only name their rows: a counter, or distinct ones called ..._id."""
-    values = column.dropna().to_numpy()
-    if column.dtype.kind not in "iu" or not len(values):
-        return False
-    counter = len(values) == len(column) and bool((np.abs(np.diff(values)) == 1).all())
-    distinct = len(np.unique(values))
-    named = bool(ID_NAME.search(str(column.name)))
-    return (counter and distinct == len(column)) or (named and distinct > DISTINCT * len(column))
+def _identifies(column: Any, numbers: Numbers | None, like: str | None) -> str:
+    """Return in words why a column only names its rows; "" if it does not.
+
+    Such are a counter, distinct whole numbers called ..._id, and texts nearly all distinct.
+    """
+    rows, present = len(column), column.dropna()
+    if numbers is None:
+        distinct = int(present.astype(str).nunique())
+        if distinct < MOST * rows and distinct <= max(CATEGORIES, MOSTLY * rows):
+            return ""
+        written = "" if like is None else f", like {like!r},"
+        return f"has {distinct} distinct texts{written} in {rows} rows"
+    if column.dtype.kind not in "iu":
+        return ""
+    counter = len(present) == rows and bool(present.diff().iloc[1:].abs().eq(1).all())
+    distinct = int(present.nunique())
+    named = bool(ID_NAME.search(str(column.name))) and distinct > MOSTLY * rows
+    return "numbers the rows (an identifier)" if named or (counter and distinct == rows) else ""
 
 
-def _placeholder(name: str, numbers: Array) -> str:
-    """Return a note on a number that seems to stand for missing values; "" if there is none.
+def _placeholder(name: str, numbers: Array) -> list[str]:
+    """Return a note on a number that seems to stand for missing values.
 
-    It is one of ``PLACEHOLDERS``, there twice or more, and far below all other values.
+    It is written with nines only, as -999, there twice or more, and far below all other values.
     """
     finite = numbers[np.isfinite(numbers)]
-    for value in PLACEHOLDERS:
-        others = finite[finite != value]
-        count = len(finite) - len(others)
-        if len(others) and count > 1 and others.min() > value / 2:
-            return (
-                f"column {name!r} holds {value:g} {count} times, far below its other values: if "
-                "that stands for a missing value, leave these cells empty in the file."
-            )
-    return ""
+    least = finite.min(initial=0.0)
+    others = finite[finite != least]
+    count = len(finite) - len(others)
+    nines = re.fullmatch("-99+", f"{least:g}")
+    if not nines or count == 1 or not len(others) or others.min() <= least / 2:
+        return []
+    return [
+        f"column {name!r} holds {least:g} {count} times, far below its other values: if "
+        "that stands for a missing value, leave these cells empty in the file."
+    ]
 
 
 def _check_mixed(column: Any) -> None:
     """Refuse a column of numbers with a few texts among them."""
-    import pandas as pd
-
     if isinstance(column.dtype, pd.CategoricalDtype):
         return
     present = column.dropna()
     if present.map(lambda value: isinstance(value, list | dict | set | np.ndarray)).any():
         raise UserError(f"column {column.name!r} holds lists; leave it out with --drop.")
-    if pd.to_numeric(present.astype(object), errors="coerce").notna().mean() >= 0.5:
+    if pd.to_numeric(present.astype(object), errors="coerce").notna().mean() >= MOSTLY:
         row = first_text(column)
         raise UserError(
             f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
@@ -454,9 +420,9 @@ def _check_mixed(column: Any) -> None:
         )
 
 
-def _imputed(name: str, missing: int, infinite: int, by: str) -> str:
+def _imputed(name: str, missing: int, infinite: int, by: str) -> list[str]:
     subject = _absent_values(missing, infinite)
-    return f"column {name!r}: {subject} replaced by {by}." if subject else ""
+    return [f"column {name!r}: {subject} replaced by {by}."] if subject else []
 
 
 def _absent_values(missing: int, infinite: int) -> str:
@@ -482,7 +448,7 @@ def columns_as(table: Any, kinds: Mapping[str, str], differences: Differences | 
             columns[name] = required_numbers(table[name])
         else:
             columns[name] = number_of_date(name, table[origin(name, table.columns)])
-    frame = type(table)(columns, index=table.index)
+    frame = pd.DataFrame(columns, index=table.index)
     infinite = frame.isin([np.inf, -np.inf])
     if differences is not None:
         differences.infinite += int(infinite.sum().sum())
@@ -548,12 +514,16 @@ class Differences:
         return notes
 
 
-def table_of(name: str, options: Reading, notes: list[str]) -> Any:
-    """Return a table without the columns to leave out; add what there is to say of it."""
-    table = read(locate(name, options.decimal), sample=options.sample, seed=options.seed)
-    notes += [text for text in table.attrs.get("notes", []) if text not in notes]
+def table_of(name: str, options: Any, notes: list[str]) -> Any:
+    """Return a table without columns to leave out and rows without a label; add what is to say."""
+    source = locate(name, options.decimal)
+    table = read(source, sample=options.sample, seed=options.seed)
+    notes += [text for text in source.notes if text not in notes]
     drop = split_names(options.drop, list(table.columns))
-    return table.drop(columns=[c for c in drop if c in table.columns])
+    table = table.drop(columns=[c for c in drop if c in table.columns])
+    if options.target not in table.columns:
+        return table
+    return with_target(table, options.target, notes)
 
 
 def model_rows(

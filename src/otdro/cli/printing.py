@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from ..costs.table import Grid
 from ..progress import logger, watched
 
 Item = TypeVar("Item")
@@ -59,10 +60,10 @@ def remark(notes: Iterable[str]) -> None:
         console(error=True).print(f"note: {text}", style="dim")
 
 
-def tell(document: Callable[[], dict[str, Any]], show: Callable[[], None]) -> None:
+def tell(document: dict[str, Any], show: Callable[[], None]) -> None:
     """Print a document as JSON for a program, or show it to a person; what is endless is null."""
     if _READER.get() == "program":
-        sys.stdout.write(json.dumps(_plain(document()), indent=1) + "\n")
+        sys.stdout.write(json.dumps(_plain(document), indent=1) + "\n")
     elif _READER.get() == "person":
         show()
 
@@ -83,23 +84,19 @@ def pairs(lines: list[tuple[str, str]]) -> None:
     console().print(table)
 
 
-def grid(head: list[str], body: list[list[str]]) -> None:
+def grid(table: Grid) -> None:
     """Print a table whose first column holds names.
 
     On a terminal too narrow for it every line becomes a paragraph: no number is cut.
     """
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    if sum(widths) + 2 * len(widths) > console().width:
-        for line in body:
-            say(line[0], "bold")
-            pairs([(f"  {name}", cell) for name, cell in zip(head[1:], line[1:], strict=True)])
+    head, *body = table.lines()
+    if max(map(len, [head, *body])) <= console().width:
+        say(head, "bold")
+        say("\n".join(body))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for k, name in enumerate(head):
-        table.add_column(Text(name), justify="right" if k else "left", no_wrap=True)
-    for line in body:
-        table.add_row(*(Text(cell) for cell in line))
-    console().print(table)
+    for name, *cells in table.body:
+        say(name, "bold")
+        pairs([(f"  {title}", cell) for title, cell in zip(table.head[1:], cells, strict=True)])
 
 
 @contextmanager

@@ -25,8 +25,7 @@ from ..estimators.columns import column_groups
 from ..mix import MixClassifier, MixRegressor
 from .errors import UserError
 from .preparing import Prepared, check_column, kinds_of, listed, pipeline
-from .reading import locate, read
-from .values import WORDS, required_numbers
+from .reading import WORDS, locate, read, required_numbers
 
 Array = NDArray[Any]
 
@@ -85,27 +84,17 @@ class Published:
             wide[:, : coef.shape[1]] = coef
             return wide, intercept
         assert self.coefficients is not None
-        groups = column_groups(columns, names)
+        raw = dict(self.coefficients)
+        shift = raw.pop(INTERCEPT)
+        coef = np.array([raw.get(name, 0.0) for name in column_groups(columns, names).names])
         # the image of 0 and 1 in every column of numbers gives its affine map
-        probes = data.X.iloc[[0, 0]].copy()
         numbers = [name for name, kind in data.kinds.items() if kind == "numbers"]
+        probes = data.X.iloc[[0, 0]].copy()
         probes[numbers] = np.array([[0.0], [1.0]]) @ np.ones((1, len(numbers)))
-        image = np.asarray(columns.transform(probes), dtype=float)
-        slopes, shift = np.zeros(len(names)), self.coefficients[INTERCEPT]
-        for name, value in self.coefficients.items():
-            column, _, category = name.rpartition("=")
-            if name in numbers or column in numbers:
-                j = groups.indices[name if name in numbers else column][0]
-                # no is one minus yes
-                if name not in numbers and not WORDS[category.lower()]:
-                    shift += value
-                    value = -value
-                slope = image[1, j] - image[0, j]
-                slopes[j] += value / slope
-                shift -= value * image[0, j] / slope
-            elif name in groups.names:
-                slopes[groups.names.index(name)] = value
-        return slopes[None], np.array([shift])
+        zero, one = np.asarray(columns.transform(probes), dtype=float)
+        scaled = one != zero
+        coef[scaled] /= (one - zero)[scaled]
+        return coef[None], np.array([shift - coef[scaled] @ zero[scaled]])
 
     def models(self, columns: Any, own: Any, data: Prepared) -> dict[str, Any]:
         """Return the source, with its intercept refitted, and averaged with our model."""
@@ -129,8 +118,6 @@ def published(file: Path | None, data: Prepared) -> Published | None:
     """Return the published model in a file; refuse one that is of another kind than the table."""
     if file is None:
         return None
-    if data.folder is not None:
-        raise UserError("--source is for tables that fit into memory; add --sample N.")
     if not file.exists():
         raise UserError(f"no such file: {file}. --source names a saved model or coefficients.")
     labels = sorted({str(label) for label in data.y}) if data.task == "classification" else []
@@ -169,15 +156,22 @@ def _coefficients(file: Path, data: Prepared, labels: list[str]) -> dict[str, fl
         )
     if INTERCEPT not in names:
         raise UserError(f"--source {file} has no line {INTERCEPT}; add it, if need be with 0.")
-    for name in names:
-        column, _, value = name.rpartition("=")
-        kind = data.kinds.get(column)
-        known = kind == "texts" or (kind == "numbers" and value.lower() in WORDS)
-        if name != INTERCEPT and data.kinds.get(name) != "numbers" and not known:
+    coefficients = {INTERCEPT: 0.0}
+    for name, value in zip(names, values.tolist(), strict=True):
+        column, _, category = name.rpartition("=")
+        kind, truth = data.kinds.get(column), WORDS.get(category.lower())
+        if kind == "numbers" and truth is not None:
+            name = column
+            if truth == 0:
+                # no is one minus yes
+                coefficients[INTERCEPT] += value
+                value = -value
+        elif name != INTERCEPT and kind != "texts" and data.kinds.get(name) != "numbers":
             if name in data.kinds:
                 raise UserError(
                     f"column {name!r} holds categories: --source {file} must name them, as "
                     f"{name}=value."
                 )
             check_column(column if kind is None and column else name, list(data.kinds))
-    return dict(zip(names, values.tolist(), strict=True))
+        coefficients[name] = coefficients.get(name, 0.0) + value
+    return coefficients
