@@ -48,7 +48,7 @@ from otdro.comparison import (
     tuned_l2,
 )
 from otdro.costs.table import Grid
-from otdro.files import with_name, write_atomic
+from otdro.files import write_atomic
 from otdro.scaling import AUTO, scaler
 
 Array = NDArray[Any]
@@ -284,7 +284,7 @@ def append(folder: Path, rows: Iterable[Row]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise with_name(error, folder / ROWS) from None
+        raise OSError(error.errno, error.strerror, str(folder / ROWS)) from None
 
 
 def to_csv(rows: Iterable[Row]) -> str:

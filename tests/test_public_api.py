@@ -1,9 +1,11 @@
 """The names that other people's code depends on, and what importing them loads."""
 
+import ast
 import importlib
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -128,6 +130,23 @@ def test_parameters_of_the_inspection():
 
 def test_version_is_a_version():
     assert otdro.__version__[0].isdigit()
+
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = sorted(
+    script
+    for folder in ("benchmarks", "docs", "examples", "experiments")
+    for script in (ROOT / folder).rglob("*.py")
+)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: str(script.relative_to(ROOT)))
+def test_scripts_import_names_that_exist(script):
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "otdro":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
 
 
 def test_names_that_are_gone_name_what_replaces_them():
