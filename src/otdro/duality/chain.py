@@ -107,6 +107,9 @@ class DualNorm(Protocol):
         the slopes.
         """
 
+    def needed(self, g: Array, mass: Array, a: Array) -> Array:
+        """Return g'C^-1 g, (B,), the budget that slopes a with the pull g need."""
+
 
 class Round:
     """The dual norm ||theta||_2 of all rows."""
@@ -147,13 +150,12 @@ class Round:
         C = self.product(g, g) - delta * branch_sums(mass, a * a)
         B = self.product(g, dg) - delta * branch_sums(mass, a * h)
         A = self.product(dg, dg) - delta * branch_sums(mass, h * h)
-        eta = feasible_growth(C, B, A)
-        # squares of columns of different scales lose digits: what the growth leaves is measured
-        # anew, and proves nothing where it is beyond the budget
-        known = np.where(np.isfinite(eta), eta, 0.0)
-        pull = g + known * dg
-        spent = delta * branch_sums(mass, (a + beside(known, a) * h) ** 2)
-        return np.where(self.product(pull, pull) <= spent * (1 + BEYOND), eta, np.inf)
+        return feasible_growth(C, B, A)
+
+    def needed(self, g: Array, mass: Array, a: Array) -> Array:
+        """Return ||g||^2 / sum mass a^2."""
+        square = branch_sums(mass, a * a)
+        return self.product(g, g) / np.where(square > 0, square, 1.0)
 
 
 def feasible_growth(C: Any, B: Any, A: Any, outward: bool = False) -> Array:
@@ -237,6 +239,19 @@ class Local:
                 for j in range(len(delta))
             ]
         )
+
+    def needed(self, g: Array, mass: Array, a: Array) -> Array:
+        """Return g'C^-1 g."""
+        C = self._blend((mass * a * a).sum(axis=0))
+        return np.array([_quadratic(c, pull) for c, pull in zip(C, g.T, strict=True)])
+
+
+def _quadratic(C: Array, g: Array) -> float:
+    """Return g'C^-1 g, inf where C is singular."""
+    try:
+        return float(g @ np.linalg.solve(C, g))
+    except np.linalg.LinAlgError:
+        return np.inf if g.any() else 0.0
 
 
 def _budget_root(g: Array, dg: Array, C: list[Array], delta: float) -> float:
@@ -347,17 +362,20 @@ def lower_bound(rows: DualRows, loss: Loss, atoms: Atoms, reached: Array) -> Arr
     pulls = rows.design.adjoint(xp.concat([(atoms.mass * v).sum(axis=0) for v in (a, h)], axis=1))
     g, dg = pulls[:, : len(rows.delta)], pulls[:, len(rows.delta) :]
     eta = rows.dual_norm.first_feasible(g, dg, atoms.mass, a, h, rows.delta)
-    lost = ~np.isfinite(eta)
-    a = a + beside(np.where(lost, 0.0, eta), a) * h
+    eta = np.where(np.isfinite(eta), eta, 0.0)
+    a = a + beside(eta, a) * h
+    # min F at delta (1 + e) is at most (1 + e) min F, since lam delta <= F
+    beyond = rows.dual_norm.needed(g + eta * dg, atoms.mass, a) / rows.delta
     conjugate = loss.conjugate(a, xp.broadcast_to(rows.y[:, None], a.shape))
     # an atom without mass may have any slope
     value = -branch_sums(atoms.mass, xp.where(atoms.mass > 0, conjugate, 0.0))
+    lost = ~np.isfinite(beyond)
     if rows.fit_intercept:
         # rows without curvature cannot be shifted to where the slopes sum to zero
         size = branch_sums(atoms.mass, abs(a))
         lost |= ~(np.abs(branch_sums(atoms.mass, a)) <= BALANCED * size)
     # losses are nonnegative, so 0 is a bound
-    return np.where(lost, 0.0, np.maximum(value, 0.0))
+    return np.where(lost, 0.0, np.maximum(value, 0.0) / np.maximum(beyond, 1.0))
 
 
 def balance(u: Array, axis: tuple[int, ...] | None = None) -> Array:

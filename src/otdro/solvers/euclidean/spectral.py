@@ -36,6 +36,9 @@ LEAST_SQUARE = 1e-9
 LEAST_REMAINDER = 1e-6
 #: A remainder below this, relative to ||y||^2, is rounding: the data can be interpolated.
 INTERPOLATED = 1e-12
+#: A pull beyond the budget by more than this, relative, is rounding of the residuals.
+ROUNDING = 1e-9
+TINY = np.finfo(float).tiny
 #: How far beyond the spectrum, in log k, the stiffness is sought.
 BEYOND = 60.0
 
@@ -109,7 +112,7 @@ class Spectrum:
 
     def interpolating(self, theta: Array) -> Array:
         """Return (Z'Z)^-1 theta on the span of the rows: Z times it pulls like theta."""
-        found: Array = self.V @ ((self.V.T @ theta) / self.D**2)
+        found: Array = self.V @ ((self.V.T @ theta).T / self.D**2).T
         return found
 
     def theta(self, k: float) -> Array:
@@ -183,8 +186,16 @@ def _certified(
     e -= beside(b, e)
     square = numpy(weights @ e**2)
     rms = np.sqrt(square)
-    a = e / beside(np.maximum(rms, np.finfo(float).tiny), e)
-    sizes = np.linalg.norm(at.design.adjoint(weights[:, None] * a), axis=0)
+    a = e / beside(np.maximum(rms, TINY), e)
+    pull = at.design.adjoint(weights[:, None] * a)
+    sizes = np.linalg.norm(pull, axis=0)
+    far = (sizes > np.sqrt(deltas) * (1 + ROUNDING)) & (deltas > 0)
+    if far.any():
+        # a row far out has lost the digits of its residual: its slope follows from the others
+        excess = pull * np.where(far, 1 - np.sqrt(deltas) / np.maximum(sizes, TINY), 0.0)
+        a = a - at.design.scores(spectrum.interpolating(excess))
+        a = a / beside(np.maximum(np.sqrt(numpy(weights @ a**2)), 1.0), a)
+        sizes = np.linalg.norm(at.design.adjoint(weights[:, None] * a), axis=0)
     heights = numpy(weights @ (a * y[:, None]))
     coefs, solved = at.coef(theta), []
     for j, delta in enumerate(deltas):
