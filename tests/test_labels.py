@@ -418,6 +418,24 @@ def test_folds_choose_no_price_but_a_grid_search_does():
     assert search.fit(X, Y).best_estimator_.ball_.label_cost in (0.5, np.inf)
 
 
+@pytest.mark.parametrize("price", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize(
+    ("loss", "cost", "order"),
+    [
+        ("logistic", "euclidean", 1),
+        ("logistic", "euclidean", 2),
+        ("hinge", "linf", 1),
+        ("squared_hinge", "l1", 2),
+    ],
+)
+def test_delta_is_chosen_by_folds_under_a_price(loss, cost, order, price):
+    settings = {"cost": cost, "order": order, "label_cost": price}
+    model = DROClassifier(loss, **settings, cv=3, deltas=[0.3, 0.1, 0.03], rule="min").fit(X, Y)
+    alone = DROClassifier(loss, **settings, delta=model.delta_).fit(X, Y)
+    assert model.gap_ <= 1e-6 * model.robust_risk_ + 1e-9
+    assert_allclose(model.robust_risk_, alone.robust_risk_, rtol=1e-5)
+
+
 def test_rows_in_chunks_take_no_price():
     da = pytest.importorskip("dask.array")
     rows = da.from_array(X, chunks=(10, 3))

@@ -164,8 +164,17 @@ def each_alone(
             y=pick(problem.y, rows),
             weights=pick(problem.weights, rows),
         )
+        if near is not None:
+            near = [_with_rows(start, rows, len(empty)) for start in near]
         solved.append([_with_all_rows(one, rows, len(empty)) for one in solve(p, fewer, near)])
     return solved
+
+
+def _with_rows(solution: Solution, rows: Array, n: int) -> Solution:
+    """Return a solution over n rows with the dual point of some of them."""
+    if solution.dual is None or len(solution.dual) != n:
+        return solution
+    return replace(solution, dual=pick(solution.dual, rows))
 
 
 def _with_all_rows(solution: Solution, rows: Array, n: int) -> Solution:
