@@ -35,7 +35,6 @@ RECORDED = WORK / "recorded"
 MODULES = (
     "losses/*.py",
     "costs/*.py",
-    "duality/*.py",
     "duality.py",
     "solvers/*.py",
     "solvers/*/*.py",

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from otdro import DROClassifier
 from otdro.costs import Norm
-from otdro.duality.multiplier import Tangent, least
+from otdro.duality import Tangent, least
 from otdro.losses import Absolute, Hinge, Logistic, Loss, Quantile
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact

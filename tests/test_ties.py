@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from otdro import DROClassifier
-from otdro.duality.ties import Padded, TieModels, box_quadratics
+from otdro.duality import Padded, TieModels, box_quadratics
 
 
 def programs(rank, seed, T=30, R=9):

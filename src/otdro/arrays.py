@@ -19,6 +19,8 @@ from sklearn import get_config
 
 Array = NDArray[Any]
 
+#: The least number that is divided by: its root and its inverse are numbers too.
+TINY = 1e-300
 #: Libraries whose arrays stay where they are.
 LIBRARIES = ("torch", "cupy")
 #: Rows whose products are summed in the precision of X; these sums are added in float64.

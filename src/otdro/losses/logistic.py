@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from ..arrays import as_float, elementwise, mass, namespace
+from ..arrays import TINY, as_float, elementwise, mass, namespace
 from .base import Array, Ends, Inner, Loss, SlopeRange, entropy
 from .softmax import Softmax
 
@@ -17,8 +17,6 @@ STEPS = 80
 #: The step, relative to 1 + the place, after which the next one would be lost in rounding:
 #: convergence is quadratic.
 NEXT_IS_ROUNDING = 1e-9
-#: The least slope that is divided by.
-TINY = 1e-300
 #: Inner maxima up to which picking some of them takes longer than a step of all.
 ALL_AT_ONCE = 1_000
 

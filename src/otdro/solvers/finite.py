@@ -35,12 +35,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_solve, cholesky, qr
 
+from ..arrays import TINY
 from ..design import Design
 from ..losses.base import Ends, Loss
 from ..problem import Problem, Solution
 from ..progress import logger
 from .base import Method, Starts, constant_risk, verdict
-from .predictor_corrector import SHORT_OF, TINY, corrected_step, follow, longest
+from .predictor_corrector import SHORT_OF, corrected_step, follow, longest
 
 Array = NDArray[Any]
 

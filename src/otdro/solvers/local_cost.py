@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import TINY
 from ..costs import Cost
 from ..design import Design
 from ..duality import Tangent, best_multiplier, first_multiplier, least, place_masses
 from ..losses import Loss
 from ..problem import Ball, Problem
-from .predictor_corrector import TINY
 
 Array = NDArray[Any]
 

@@ -18,12 +18,12 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import TINY
+
 Array = NDArray[Any]
 
 #: The share of the way to the boundary that a step takes.
 SHORT_OF = 0.995
-#: What slacks and multipliers may be divided by.
-TINY = 1e-300
 
 Step = TypeVar("Step")
 Iterate = TypeVar("Iterate")

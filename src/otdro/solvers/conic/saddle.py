@@ -20,8 +20,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.linalg.lapack import dgeqrf, dpotrf, dpotrs, dtrtrs
 
+from ...arrays import TINY
 from ...losses.base import Array
-from ..predictor_corrector import SHORT_OF, TINY, longest
+from ..predictor_corrector import SHORT_OF, longest
 
 #: The least size of a column of a factor of T, relative to the largest, by which it is scaled.
 LEAST_COLUMN = 1e-20

@@ -39,9 +39,7 @@ from ...arrays import (
     pick_columns,
 )
 from ...design import Design
-from ...duality import AT_THRESHOLD, feasible_growth, threshold
-from ...duality.chain import BALANCED
-from ...duality.ties import RIDGE, positive_solved
+from ...duality import BALANCED, EQUAL, RIDGE, feasible_growth, positive_solved, threshold
 from ...losses import Loss
 from .coordinates import FactoredRows
 
@@ -610,7 +608,7 @@ def minimise(
     """
     # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
     least = threshold(norms(zero.g), zero.mean_square, 1.0, order=1)
-    off = ~(least <= risk.rho * (1 + AT_THRESHOLD))
+    off = ~(least <= risk.rho * (1 + EQUAL))
 
     def moved(index: Array) -> Minima:
         some, near = risk.columns(index), None if start is None else start.columns(index)

@@ -33,13 +33,17 @@ from ...arrays import (
 from ...duality import (
     Atoms,
     DualRows,
+    Padded,
     RowDerivatives,
+    TieModels,
     first_multipliers,
     lower_bound,
     move_derivatives,
+    shares_of,
+    solve_each,
     threshold,
+    times,
 )
-from ...duality.ties import Padded, TieModels, shares_of, solve_each, times
 from ...losses import Loss
 from ...losses.base import Inner
 from . import order_one

@@ -31,8 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality.chain import balance
-from ...duality.ties import solve_each
+from ...duality import balance, solve_each
 from ...losses import PiecewiseQuadratic
 from ...problem import Problem
 from .newton import SmoothMethod

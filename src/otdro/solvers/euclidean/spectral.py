@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 
 from ...arrays import beside, namespace, numpy, pick_columns
 from ...design import Design
-from ...duality import AT_THRESHOLD, rooted, threshold
+from ...duality import EQUAL, rooted, threshold
 from ...problem import Problem, Solution
 from ..base import Method, Starts, constant_risk, duality_gap, verdict
 from .coordinates import Coordinates
@@ -88,7 +88,7 @@ class Spectrum:
         """Return the k of a delta: inf if theta = 0 is optimal, 0 if the least squares fit is."""
         D, q = self.D, self.q
         pull = float(np.linalg.norm(D * q))
-        if delta >= threshold(pull, self.size, np.inf, order=2) * (1 - AT_THRESHOLD):
+        if delta >= threshold(pull, self.size, np.inf, order=2) * (1 - EQUAL):
             return np.inf
         if delta == 0 or (self.perp == 0 and delta * np.sum(q**2 / D**4) <= np.sum(q**2 / D**2)):
             return 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from ...duality.ties import factored
+from ...duality import factored
 from ..base import duality_gap
 from ..norm_rows import NormPoint, NormRows, NormStep
 from ..predictor_corrector import SHORT_OF, corrected_step, longest

@@ -26,9 +26,8 @@ from scipy.linalg import cho_solve
 
 from ...costs import Norm
 from ...design import Design
-from ...duality import DualRows, Local, Round
+from ...duality import DualRows, Local, Round, factored, newton_step
 from ...duality import worst_risk as norm_worst_risk
-from ...duality.ties import factored, newton_step
 from ...pairs import generator
 from ...problem import Problem, Solution
 from ...progress import logger, shown

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from ...costs import Cost
-from ...duality.ties import factored, solve_each, times
+from ...duality import factored, solve_each, times
 from ...problem import Problem
 from ..norm_rows import NormPoint, NormRows, NormStep, norm_rows
 from ..predictor_corrector import SHORT_OF, corrected_step, longest

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...arrays import beside, class_masses, copied, namespace, numbers, numpy, pick, pick_columns
 from ...design import PRODUCTS_UP_TO, Design
-from ...duality.ties import solve_each
+from ...duality import solve_each
 from ...losses.base import entropy
 
 Array = NDArray[Any]

@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from ...chunks import Chunk, Job, Sums
 from ...design import Design
-from ...duality import DualRows, Round, feasible_growth
-from ...duality.chain import BEYOND
-from ...duality.ties import Padded
+from ...duality import BEYOND, DualRows, Padded, Round, feasible_growth
 from ...losses import Loss
 from ...progress import logger
 from ..euclidean.order_one import TINY, Batch, Descent, Minima, Zero, norms
