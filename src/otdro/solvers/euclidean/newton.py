@@ -35,6 +35,8 @@ Array = NDArray[Any]
 
 #: Rows times columns up to which all deltas of a path are solved as one batch.
 BATCH_UP_TO = 20_000
+#: The same of order 1, whose single problems keep their Newton matrices from delta to delta.
+BATCH_ORDER_ONE_UP_TO = 6_000
 #: Rows above which a part of them is solved first, for a starting point within statistical error
 #: of the answer and for its Newton matrix.
 SUBSAMPLE_FROM = 5_000
@@ -52,6 +54,8 @@ class SmoothMethod(Method):
     certifies = "the excess over the least worst-case risk"
     #: Whether lam is minimised together with the model, as order 2 needs.
     joint = False
+    #: Rows times columns up to which all deltas of a path are one batch.
+    batch_up_to = BATCH_UP_TO
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces."""
@@ -81,12 +85,17 @@ class SmoothMethod(Method):
 
             return each_alone(problems, starts, alone)
         path = Path(self, problems, np.asarray(tols), max_iter)
-        size = len(deltas) if is_small(problems[0]) else 1
+        size = len(deltas) if self.is_small(problems[0]) else 1
         for j in range(0, len(deltas), size):
             lot = slice(j, j + size)
             near = None if starts is None else [start for each in starts for start in each[lot]]
             path.go_on(deltas[lot], near)
         return path.solved
+
+    def is_small(self, problem: Problem) -> bool:
+        """Whether all deltas of a path are one batch."""
+        n, d = problem.X.shape
+        return bool(n * min(n, d) <= self.batch_up_to)
 
     def _together(self, problems: list[Problem]) -> bool:
         """Whether problems over the same rows are one batch."""
@@ -117,18 +126,11 @@ class SmoothMethod(Method):
         return order_one.minimise(risk, zero, target, max_iter, start)
 
 
-def is_small(problem: Problem) -> bool:
-    """Whether all deltas of a path are one batch."""
-    n, d = problem.X.shape
-    return bool(n * min(n, d) <= BATCH_UP_TO)
-
-
 def _sparse_and_wide(problem: Problem) -> bool:
     """Whether products with the rows are shorter than with their kernel."""
     X: Any = problem.X
     n, d = X.shape
-    few = hasattr(X, "nnz") and d > DENSE_UP_TO and bool(X.nnz < n * n)
-    return few and not is_small(problem)
+    return hasattr(X, "nnz") and d > DENSE_UP_TO and bool(max(X.nnz, BATCH_UP_TO) < n * n)
 
 
 class Path:
@@ -170,7 +172,7 @@ class Path:
         )
         for p in range(P):
             own = minima.columns(np.flatnonzero(owner == p))
-            if P > 1 and not is_small(self.problems[0]):
+            if P > 1 and not self.method.is_small(self.problems[0]):
                 # what has an entry per row is not kept of folds of many rows
                 own = replace(own, dual=None)
             coefs = self.at[p].coef(own.theta)
@@ -288,6 +290,7 @@ class Newton(SmoothMethod):
     """
 
     accepts_zero = True
+    batch_up_to = BATCH_ORDER_ONE_UP_TO
     certifies = f"{SmoothMethod.certifies}; at delta = 0 up to rounding of the dual point"
 
     def lacks(self, problem: Problem) -> str | None:
@@ -316,4 +319,4 @@ class JointNewton(SmoothMethod):
 
     def _together(self, problems: list[Problem]) -> bool:
         n, d = problems[0].X.shape
-        return is_small(problems[0]) and d <= n and same_factor(problems)
+        return self.is_small(problems[0]) and d <= n and same_factor(problems)
