@@ -706,7 +706,7 @@ def iterate_cuts(model: Model, goal: float, max_iter: int) -> Outcome:
     the Hessian of the Lagrangian at the multipliers a of the last master, by differences of
     ``direction``. Polyhedral norms need no H and end in finitely many rounds; for others the
     method is Newton's. The bounds are those of the norm itself, whatever the master. An iteration
-    is a master: at most ``max_iter``.
+    is a master: at most ``max_iter``, and no more than ``PATIENCE`` that leave the gap as it is.
     """
     norm = cast(CutNorm, model.norm)
     d = model.design.d
@@ -716,7 +716,8 @@ def iterate_cuts(model: Model, goal: float, max_iter: int) -> Outcome:
     root = np.empty((0, d))
     best = Best(model, goal)
     n_iter = 0
-    while best.gap > goal and n_iter < max_iter:
+    mark, since = np.inf, 0
+    while best.gap > goal and n_iter < max_iter and since <= PATIENCE:
         n_iter += 1
         best.model = replace(model, norm=replace(norm, cuts=cuts, root=root, centre=best.theta))
         best.enough = LOOSE * max(min(best.gap, 1.0), goal)
@@ -726,6 +727,8 @@ def iterate_cuts(model: Model, goal: float, max_iter: int) -> Outcome:
         if end.theta.any():
             cuts = np.vstack([cuts, norm.direction(end.theta[None])])
             points = np.vstack([points, end.theta])
+        since = 0 if best.gap < PROGRESS * mark else since + 1
+        mark = min(mark, best.gap)
     return best.outcome(n_iter)
 
 
