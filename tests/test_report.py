@@ -353,6 +353,49 @@ def test_the_page_opens_with_the_verdict_that_the_command_prints(here, capsys):
     assert "<td>60, 6 (the columns in front of the last step)</td>" in top
 
 
+def test_tables_of_a_page_say_what_they_count_and_compare(here, capsys):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"])
+    rows["city"] = rng.choice(["Leeds", "York", "Hull"], 60)
+    rows["y"] = np.where(rows["a"] + rng.standard_normal(60) > 0, "yes", "no")
+    rows.to_csv("rows.csv", index=False)
+    fit = ("fit", "rows.csv", "--target", "y", "--save", "m.skops", "--report", "fit.html")
+    code, out, _ = call(capsys, *fit, "--json")
+    assert code == 0
+    told, text = json.loads(out), (here / "fit.html").read_text()
+    # the columns of the table and those of the model
+    assert (told["columns"], told["features"]) == (3, 5)
+    assert "60, 5 (the columns in front of the last step, made of 3 of the table)" in text
+    # every table of held-out rows says of which models
+    titles = re.findall(r'aria-label="(Held-out rows[^"]*)"><thead>', text)
+    assert titles[:2] == [
+        "Held-out rows: this model beside others",
+        "Held-out rows: this model alone",
+    ]
+    assert len(set(titles)) == len(titles)
+    assert "chose their settings without it too" in text
+    assert "than those of a comparison with other models, which sets both anew" in text
+    # the rows that the command prints are the first of the page
+    first = re.findall(r'data-row="\d+">([^<]*)</button>', text)
+    printed = list(told["attack"]["rows"])
+    assert first[: len(printed)] == printed
+    assert "mean loss rises most" not in text
+    assert "otdro fit prints the first of them too" in text
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_fold_scores_are_explained(scoring):
+    X, y = rows(60)
+    model = DROClassifier(scoring=scoring).fit(X, y)
+    text = html.unescape(report.render(audit(model, X, y), model=model))
+    note = text[text.index("Fold score: ") :]
+    note = note[: note.index("</p>")]
+    assert "higher is better" in note
+    assert ("minus the mean loss of held-out rows" in note) == (scoring is None)
+    assert ("Rule 'auto' compares costs by the smoothed loss" in note) == (scoring is None)
+    assert ("averages the other costs" in note) == hasattr(model.cost_, "weights_")
+
+
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "regression"])
 def test_the_page_has_the_coefficients(kind):
     X, _ = rows(90)
@@ -464,7 +507,8 @@ def test_rows_whose_target_moves_go_a_part_of_the_way():
 def test_held_out_rows_have_measures_confusion_calibration_and_roc(fitted, page):
     model, _ = fitted
     measures = model.summary(refits=0).measures
-    section = page[page.index("<h3>Held-out rows</h3>") : page.index('<section id="breaking"')]
+    start = page.index("<h3>Held-out rows: this model alone</h3>")
+    section = page[start : page.index('<section id="breaking"')]
     assert "120 training rows, each predicted by models fitted without it" in section
     assert "the folds that chose delta and the cost" in section
     for key in ("log-loss", "accuracy", "AUC", "calibration slope"):
@@ -488,7 +532,7 @@ def test_held_out_rows_of_targets_and_of_a_model_without_rows():
     assert "folds at the fitted cost and delta" in text
     assert "ROC curve" not in text
     other = Ridge().fit(X, y)
-    assert "<h3>Held-out rows</h3>" not in report.render(audit(other, X, y), model=other)
+    assert "<h3>Held-out rows" not in report.render(audit(other, X, y), model=other)
 
 
 def test_stability_is_shown_where_it_was_computed(fitted, page):

@@ -210,7 +210,10 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
     """Return the figures that matter most, by name."""
     right = "right" if audit.tau is None else f"within {audit.tau:.4g} of the target"
     broken = audit.breaking_point("constant")
-    columns = "" if audit.model.front is None else f" ({SPACES[audit.space]})"
+    columns, of_table = "", len(audit.model.groups.indices)
+    if audit.model.front is not None:
+        made = "" if of_table == len(audit.names) else f", made of {of_table} of the table"
+        columns = f" ({SPACES[audit.space]}{made})"
     pairs = [
         ("rows, columns", f"{len(audit.weights)}, {len(audit.names)}{columns}"),
         ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),

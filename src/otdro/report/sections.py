@@ -34,6 +34,12 @@ from .view import View, extreme_directions
 LINES = 15
 #: Letters of a cost that is written out.
 SHORT = 24
+#: What rules that do not compare costs by their fold scores compare them by.
+CRITERIA = {
+    "auto": "the smoothed loss of held-out rows with a prior on delta",
+    "smoothed": "the smoothed loss of held-out rows with a prior on delta",
+    "worst": "the loss in the worst environment",
+}
 #: Classes whose coefficients are shown.
 CLASSES = 6
 
@@ -60,11 +66,12 @@ def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_ou
         lines.append([method, *own, "" if method == OWN else difference])
     note = (
         f"Each held-out row was predicted by models fitted without it ({held_out}; mean ± "
-        "standard error)."
+        "standard error), which prepared the columns and chose their settings without it too."
     )
     head = ["model", *measures, f"{measures[0]} minus otdro"]
+    title = "Held-out rows: this model beside others"
     return (
-        f'<p class="verdict">{escape(sentence)}</p>{table(head, lines, "Held-out rows")}'
+        f'<p class="verdict">{escape(sentence)}</p>{table(head, lines, title)}'
         f'<p class="note">{escape(note)}</p>{top}'
     )
 
@@ -91,12 +98,15 @@ def held_out_rows(tested: HeldOut | None) -> str:
     if tested is None:
         return ""
     measures = tested.measures()
-    of = f"Of {tested.rows:,} training rows, each predicted by models fitted without it: "
+    of = (
+        f"Of {tested.rows:,} training rows, each predicted by models fitted without it: "
+        f"{tested.folds}. The delta and the prepared columns are those of the fit to all rows, so "
+        "that these figures may be slightly better than those of a comparison with other models, "
+        "which sets both anew in every fold."
+    )
     values = [[key, number(value)] for key, value in measures.items()]
-    parts = [
-        f"<h3>Held-out rows</h3><p>{escape(of + tested.folds)}.</p>",
-        table(["measure", "value"], values, "Held-out rows"),
-    ]
+    title = "Held-out rows: this model alone"
+    parts = [f"<h3>{title}</h3><p>{escape(of)}</p>", table(["measure", "value"], values, title)]
     labels = ("predicted", "observed")
     if tested.classes is not None:
         shown = tested.classes[:CLASSES]
@@ -230,8 +240,7 @@ def first_rows(view: View) -> str:
     head = ["row", "is", "becomes", "by this change", "distance"]
     caption = (
         "Rows that an adversary of the accuracy moves first, the nearest to the boundary (a button "
-        "shows the row in the picture). The rows that otdro fit prints are those by which the mean "
-        "loss rises most."
+        "shows the row in the picture). otdro fit prints the first of them too, with their prices."
     )
     return table(head, lines, caption, words=4)
 
@@ -266,8 +275,25 @@ def cost(audit: Audit, model: Any) -> str:
         for c in sorted(candidates, key=lambda c: c.criterion)[:LINES]
     ]
     head = ["cost", "delta", "fold score"]
-    others = table(head, compared, "Costs that the folds compared") if len(compared) > 1 else ""
+    others = ""
+    if len(compared) > 1:
+        others = table(head, compared, "Costs that the folds compared")
+        others += f'<p class="note">{escape(_how_compared(model))}</p>'
     return words + table(*prices, caption, total=len(order)) + others
+
+
+def _how_compared(model: Any) -> str:
+    """Return what a fold score is, and why a cost with a worse one may be chosen."""
+    score = "minus the mean loss" if model.scoring is None else "the score by scoring"
+    text = f"Fold score: {score} of held-out rows at the delta of each cost; higher is better."
+    if model.rule in CRITERIA and (model.scoring is None or model.rule == "worst"):
+        text += (
+            f" Rule {model.rule!r} compares costs by {CRITERIA[model.rule]}, the best first, so "
+            "that a cost with a worse fold score may be chosen."
+        )
+    if getattr(model.cost_, "weights_", {}):
+        text += " The blend is chosen whatever its score: it averages the other costs."
+    return text
 
 
 def drifted(drift: Drift | None) -> str:
