@@ -793,3 +793,21 @@ def test_several_classes_have_switches_too():
     assert np.isfinite(found.columns.breaking_point).all()
     keys = {"column", "switch", "share", "breaking_point", "amount"}
     assert keys == set(found.columns.records()[0])
+
+
+def test_a_row_of_score_zero_has_the_class_that_predict_returns():
+    X = np.array([[-2.0], [-1.0], [0.0], [0.0], [1.0], [2.0]])
+    y = np.array(["no", "no", "no", "yes", "yes", "yes"])
+    flat = DROClassifier(cost="euclidean", delta=0.1).fit(X, y)
+    flat.coef_, flat.intercept_ = 0 * flat.coef_, 0 * flat.intercept_
+    three = LogisticRegression().fit(X, [0, 0, 1, 1, 2, 2])
+    three.coef_, three.intercept_ = np.array([[1.0], [1.0], [0.0]]), np.zeros(3)
+    slope = LogisticRegression().fit(X, y)
+    slope.intercept_ = 0 * slope.intercept_
+    for model, target in ((flat, y), (slope, y), (three, np.array([0, 0, 1, 1, 2, 2]))):
+        found = audit(model, X, target)
+        assert found.accuracy(0.0) == pytest.approx(model.score(X, target))
+        assert found.chance_accuracy(0.0) == pytest.approx(model.score(X, target))
+    assert audit(flat, X, y).accuracy(10.0) == pytest.approx(0.5)
+    # a row on the boundary is wrong after any move
+    assert audit(slope, X, y).accuracy(1e-9) == pytest.approx(4 / 6)

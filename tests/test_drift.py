@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.stats import binom, wasserstein_distance
+from scipy.stats import binom, chi2_contingency, wasserstein_distance
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -195,7 +195,7 @@ def test_labels_move_within_their_class_and_shares_are_told_apart():
     weights = np.where(yu == 1, share / (yu == 1).sum(), (1 - share) / (yu == 0).sum())
     exact = discrepancy((U, yu, weights), (V[keep], yv[keep], None), Norm(2), 1)
     assert_allclose(found.estimate, exact)
-    assert any("class shares differ" in note for note in found.notes)
+    assert f"1 {yu.mean():.1%} -> {share:.1%} (p-value" in str(found)
 
 
 def test_three_answers():
@@ -468,3 +468,60 @@ def test_other_columns_and_classes():
     three = LogisticRegression().fit(U0, np.arange(300) % 3)
     with pytest.raises(ValueError, match="a class that the reference lacks"):
         drift((U0, YU), (V0, YV + 1), model=three)
+
+
+def shares(old, new, seed=0):
+    """Return labelled samples of one population in each class, with these counts of the classes."""
+    rng = np.random.default_rng(seed)
+    samples = []
+    for counts in (old, new):
+        y = np.repeat(np.arange(len(counts)), counts)
+        samples.append((rng.normal(size=(len(y), 2)) + 4 * y[:, None], y))
+    return samples
+
+
+def test_other_class_shares_are_outside_the_ball_and_told():
+    old, new = shares((160, 40), (160, 120))
+    model = DROClassifier(cost="euclidean", delta=2.0).fit(*old)
+    found = drift(old, new, model=model)
+    assert max(found.beyond_noise.values()) < found.delta
+    assert found.verdict == "outside"
+    p_value = chi2_contingency([[160, 40], [160, 120]], correction=False).pvalue
+    assert_allclose(found.label_shift.p_value, p_value)
+    words = f"1 20.0% -> 42.9% (p-value {p_value:.2g})"
+    assert words in found.reason
+    [line] = [line for line in str(found).splitlines() if line.startswith("class shares: ")]
+    assert words in line
+    assert found.to_dict()["label_shift"]["p_value"] == found.label_shift.p_value
+    advice = audit(model, *old, new=new).advice[-1]
+    assert "other class shares" in advice
+    assert words in advice
+    # weighted rows of the audit have the weighted shares, and say less
+    weighted = audit(model, *old, new=new, sample_weight=np.where(old[1] == 1, 3.0, 1.0)).drift
+    assert_allclose(weighted.label_shift.reference[1], 120 / 280)
+    assert weighted.label_shift.p_value == pytest.approx(1.0)
+    assert weighted.verdict == "inside"
+    # shares that chance explains are no drift, and labels that change at a price may differ
+    assert drift(old, shares((160, 40), (160, 45))[1], model=model).verdict == "inside"
+    priced = DROClassifier(cost="euclidean", delta=2.0, label_cost=1.0).fit(*old)
+    assert drift(old, new, model=priced).verdict == "cannot tell"
+
+
+def test_the_p_value_of_categories_is_that_of_a_chi_square_test():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    old = pd.DataFrame({"city": rng.choice([*"abcdefgh"], 300)})
+    new = pd.DataFrame({"city": rng.choice([*"abcdefgh"], 200)})
+    front = make_column_transformer((OneHotEncoder(sparse_output=False), ["city"]))
+    front = make_pipeline(front.set_params(verbose_feature_names_out=False)).fit(old)
+    counts = [frame.city.value_counts().sort_index() for frame in (old, new)]
+    expected = chi2_contingency(counts, correction=False).pvalue
+    assert_allclose(drift(old, new, model=front).columns.p_value, expected)
+    # of rows that are reweighted to the new class shares the effective size counts
+    y, z = np.repeat([0, 1], [20, 280]), np.repeat([0, 1], 100)
+    found = drift((old, y), (new, z), model=front).columns.p_value[0]
+    mass = np.where(y == 0, 0.5 / 20, 0.5 / 280)
+    size = 1 / np.sum(mass**2)
+    p = np.array([mass[old.city == c].sum() for c in "abcdefgh"])
+    table = np.array([size * p, counts[1]])
+    assert_allclose(found, chi2_contingency(table, correction=False).pvalue)

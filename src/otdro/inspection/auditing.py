@@ -177,6 +177,11 @@ class Audit:
             return nearest_error(self.target - self.scores[:, 0], self.tau, self._dual_norm)
         return nearest_class(self.scores, self.target, pair_norms(self.cost, self.model.coef))
 
+    @cached_property
+    def right(self) -> Array:
+        """Which rows the model has right where they are, (n,)."""
+        return is_right(self.scores, self.target, self.tau)
+
     @property
     def distance(self) -> Array:
         """The distance of each row to a flip, 0 where it is wrong already, inf where none flips."""
@@ -321,7 +326,9 @@ class Audit:
         key = (class_, group)
         if key not in self._curves:
             rows = self.rows(class_=class_, group=group)
-            self._curves[key] = accuracy_curve(self.price[rows], self.weights[rows])
+            self._curves[key] = accuracy_curve(
+                self.price[rows], self.weights[rows], self.right[rows]
+            )
         return self._curves[key]
 
     @cached_property
@@ -525,7 +532,7 @@ class Audit:
             else:
                 residual = self.target - self.scores[:, 0]
                 nearest = nearest_error(residual, self.tau, abs(float(gain[0])))
-            curve = accuracy_curve(nearest.distance**self.order, self.weights)
+            curve = accuracy_curve(nearest.distance**self.order, self.weights, self.right)
             points.append(curve.breaking_point(level))
         return np.array(points)
 

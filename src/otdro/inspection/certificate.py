@@ -62,7 +62,10 @@ def nearest_class(scores: Array, own: Array, norms: Array) -> Nearest:
     distance = np.full(n, np.inf)
     towards = (own + 1) % K
     for k in range(K):
-        reach = _ratio(mine - scores[:, k], norms[own, k])
+        margin = mine - scores[:, k]
+        # the first of equal scores wins, as in predict
+        beaten = (margin < 0) | ((margin == 0) & (k < own))
+        reach = _ratio(margin, norms[own, k], beaten)
         closer = (reach < distance) & (own != k)
         distance[closer] = reach[closer]
         towards[closer] = k
@@ -71,15 +74,15 @@ def nearest_class(scores: Array, own: Array, norms: Array) -> Nearest:
 
 def nearest_error(residual: Array, tau: float, w: float) -> Nearest:
     """Return the nearest point at which the prediction is tau off; ``residual`` is y - score."""
-    return Nearest(_ratio(tau - np.abs(residual), np.asarray(w)), np.where(residual <= 0, 1, -1))
+    margin = tau - np.abs(residual)
+    return Nearest(_ratio(margin, np.asarray(w), margin <= 0), np.where(residual <= 0, 1, -1))
 
 
-def _ratio(margin: Array, w: Array) -> Array:
-    """Return max(margin, 0)/w; where w = 0 nothing can move: 0 or inf."""
-    short = np.maximum(margin, 0.0)
-    immovable = np.where(short > 0, np.inf, 0.0)
-    w = np.broadcast_to(w, short.shape)
-    return np.divide(short, w, out=immovable, where=w > 0)
+def _ratio(margin: Array, w: Array, beaten: Array) -> Array:
+    """Return max(margin, 0)/w; where w = 0 nothing can move: 0 for what is beaten, else inf."""
+    immovable = np.where(beaten, 0.0, np.inf)
+    w = np.broadcast_to(w, margin.shape)
+    return np.divide(np.maximum(margin, 0.0), w, out=immovable, where=w > 0)
 
 
 def normals(model: LinearModel, own: Array, nearest: Nearest) -> tuple[Array, Array]:
@@ -99,16 +102,20 @@ def normals(model: LinearModel, own: Array, nearest: Nearest) -> tuple[Array, Ar
 class AccuracyCurve:
     """The corners of the curve: with ``budget`` spent, the mass ``wrong`` is wrong, of ``total``.
 
-    Both arrays rise; the first corner holds the rows that are wrong already, at no price.
+    Both arrays rise; the first corner holds the rows that any move makes wrong, at no price.
+    ``at_rest`` is the mass that is wrong where nothing moves: rows on the boundary may be right.
     """
 
     budget: Array
     wrong: Array
     total: float
+    at_rest: float
 
     def accuracy(self, delta: Any) -> Any:
         """Return the least accuracy within the budget; a number or an array, as delta is."""
-        least = np.clip(1.0 - np.interp(delta, self.budget, self.wrong) / self.total, 0.0, 1.0)
+        moved = np.interp(delta, self.budget, self.wrong)
+        wrong = np.where(np.asarray(delta) > 0, moved, self.at_rest)
+        least = np.clip(1.0 - wrong / self.total, 0.0, 1.0)
         return least if np.ndim(least) else float(least)
 
     def breaking_point(self, level: Any) -> Any:
@@ -119,15 +126,19 @@ class AccuracyCurve:
         return budget if np.ndim(level) else float(budget)
 
 
-def accuracy_curve(price: Array, weights: Array) -> AccuracyCurve:
-    """Return the curve of rows with these prices (inf: never wrong) and masses."""
+def accuracy_curve(price: Array, weights: Array, right: Array) -> AccuracyCurve:
+    """Return the curve of rows with these prices (inf: never wrong) and masses.
+
+    ``right`` says which rows are right where they are.
+    """
     order = np.argsort(price)
     sorted_price, mass = price[order], weights[order]
     free = int(np.searchsorted(sorted_price, 0.0, side="right"))
     stop = int(np.searchsorted(sorted_price, np.inf, side="left"))
     spent = np.cumsum(sorted_price[free:stop] * mass[free:stop])
     wrong = float(mass[:free].sum()) + np.append(0.0, np.cumsum(mass[free:stop]))
-    return AccuracyCurve(np.append(0.0, spent), wrong, float(weights.sum()))
+    at_rest = float(weights[~right].sum())
+    return AccuracyCurve(np.append(0.0, spent), wrong, float(weights.sum()), at_rest)
 
 
 def budgets(price: Array, weights: Array) -> tuple[Array, Array]:
@@ -153,13 +164,13 @@ def moved_share(price: Array, weights: Array, delta: float) -> Array:
 
 
 def is_right(scores: Array, target: Array, tau: float | None) -> Array:
-    """Return whether each row is right: its class wins, or its prediction is within tau."""
+    """Return whether each row is right: its class wins, or its prediction is within tau.
+
+    The first of equal scores wins, as in ``predict``.
+    """
     if tau is not None:
         return np.abs(target - scores[:, 0]) < tau
-    own = (np.arange(len(target)), target)
-    others = scores.copy()
-    others[own] = -np.inf
-    return scores[own] > others.max(axis=1)
+    return np.asarray(scores.argmax(axis=1) == target)
 
 
 def robust_risks(

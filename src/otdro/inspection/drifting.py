@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import kolmogorov
+from scipy.special import chdtrc, kolmogorov
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
@@ -37,7 +37,7 @@ from ..worst_case import discrepancy
 from .auditing import Audit, audit, check_target, resolve_ball
 from .certificate import ROUNDING, AccuracyCurve, accuracy_curve, is_right
 from .linear import LinearModel, finite_rows, read, require_columns
-from .summary import DriftTable, drift_dict, drift_text
+from .summary import DriftTable, drift_dict, drift_text, shares_in_words
 
 Array = NDArray[Any]
 
@@ -57,6 +57,8 @@ BOUND_DRAWS = 19
 PERMUTATIONS = 499
 #: Blocks of rows that every class has at least, if it has as many rows.
 LEAST_BLOCKS = 10
+#: Class shares differ beyond chance below this p-value.
+SIGNIFICANT = 0.05
 INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
 
 
@@ -64,14 +66,21 @@ INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
 class LabelShift:
     """Class shares of both samples and the total variation between them, ``distance``.
 
-    For numbers ``labels`` is None, the shares are empty, and ``distance`` is the mean move of the
-    targets in standard deviations of the reference.
+    ``p_value`` is that of a chi-square test that both have the same shares.
+    For numbers ``labels`` and ``p_value`` are None, the shares are empty, and ``distance`` is the
+    mean move of the targets in standard deviations of the reference.
     """
 
     labels: list[str] | None
     reference: Array
     new: Array
     distance: float
+    p_value: float | None
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether the class shares differ by more than chance gives."""
+        return self.p_value is not None and self.p_value < SIGNIFICANT
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in lists and numbers."""
@@ -80,6 +89,7 @@ class LabelShift:
             "reference": self.reference.tolist(),
             "new": self.new.tolist(),
             "distance": self.distance,
+            "p_value": self.p_value,
         }
 
 
@@ -132,6 +142,8 @@ class Drift:
         Whether a model of numbers sees the rows.
     certificate : AccuracyCurve or None
         With a model and labels: the certified accuracy of the reference with the new class shares.
+    label_cost : float
+        The price of changing a label in the ball; inf: labels stay.
     """
 
     cost: Cost
@@ -153,6 +165,7 @@ class Drift:
     notes: list[str]
     regression: bool = False
     certificate: AccuracyCurve | None = None
+    label_cost: float = np.inf
 
     @property
     def beyond_noise(self) -> dict[str, float]:
@@ -211,11 +224,12 @@ class Drift:
     def _answer(self) -> tuple[str | None, str]:
         """Return the verdict and the reason.
 
-        Outside: what is left of a lower bound after its noise exceeds delta. Inside: labels are
+        Outside: what is left of a lower bound after its noise exceeds delta, or labels stay and the
+        class shares differ beyond chance. Inside: labels are
         known, and the transport cost is at most delta, or that of the scores is: then a
         distribution in the ball has the same scores and labels, and no promise about a model with
         one score can tell the two apart. Without labels, and for targets that are numbers, the cost
-        is only a lower bound.
+        is only a lower bound; so it is where shares differ and changes of labels have a price.
         """
         delta, estimate, scores = self.delta, self.estimate, self.moved_scores
         if delta is None:
@@ -226,11 +240,19 @@ class Drift:
             f"the {name} bound is {self.lower_bounds[name]:.4g}, and up to "
             f"{self.bound_noise[name]:.4g} by chance; beyond that chance it is {beyond[name]:.4g}"
         )
+        shift = self.label_shift
+        others = shift is not None and shift.beyond_chance
+        reasons = []
         if beyond[name] > delta:
-            return OUTSIDE, f"{compared}, more than delta = {delta:.4g}."
-        if self.labels and estimate <= delta:
+            reasons.append(f"{compared}, more than delta = {delta:.4g}")
+        if shift is not None and others and np.isinf(self.label_cost):
+            words = shares_in_words(shift)
+            reasons.append(f"labels stay in the ball, and the class shares are others: {words}")
+        if reasons:
+            return OUTSIDE, "; ".join(reasons) + "."
+        if self.labels and not others and estimate <= delta:
             return INSIDE, f"the transport cost {estimate:.4g} is within delta = {delta:.4g}."
-        if self.labels and scores is not None and scores <= delta:
+        if self.labels and not others and scores is not None and scores <= delta:
             return INSIDE, (
                 f"the scores of this model moved by {scores:.4g}, within delta = {delta:.4g}, so "
                 "that what was certified of its predictions holds. The rows themselves may be "
@@ -239,6 +261,8 @@ class Drift:
         remedy = "without labels this distance is only a lower bound: label some of the new rows"
         if self.regression:
             remedy = "the targets are numbers, of whose changes this distance sees nothing"
+        elif others:
+            remedy = "the class shares are others, and this distance has no price of labels"
         elif self.labels:
             remedy = (
                 f"the transport cost {estimate:.4g} exceeds delta, but part of it is sampling "
@@ -452,7 +476,8 @@ def _measured(
     # the reference with the class shares of the new rows
     counts, new_counts = (np.bincount(part, minlength=own.max() + 1) for part in (own, own_new))
     mass = new_counts[own] / (m * counts[own])
-    shift = _label_shift(target, target_new, list(labels))
+    weights = np.full(n, 1 / n) if audited is None else audited.weights
+    shift = _label_shift(target, target_new, weights, list(labels))
     certificate = None
     accuracy: dict[str, float | None] = {"reference": None, "reweighted": None, "new": None}
     if audited is not None:
@@ -460,7 +485,7 @@ def _measured(
         if target_new is not None:
             right = is_right(audited.model.scores(V), target_new, audited.tau)
             accuracy["new"] = float(right.mean())
-            certificate = accuracy_curve(audited.price, mass) if labels else None
+            certificate = accuracy_curve(audited.price, mass, audited.right) if labels else None
         if certificate is not None:
             accuracy["reweighted"] = certificate.accuracy(0.0)
     return Drift(
@@ -483,30 +508,43 @@ def _measured(
         notes=[*([] if model is None else model.notes), *_notes(shift, max(n, m))],
         regression=model is not None and model.classes is None,
         certificate=certificate,
+        label_cost=ball.label_cost,
     )
 
 
 def _label_shift(
-    target: Array | None, target_new: Array | None, labels: list[str]
+    target: Array | None, target_new: Array | None, weights: Array, labels: list[str]
 ) -> LabelShift | None:
-    """Return the change of class shares, or the move of the targets in standard deviations."""
+    """Return the change of class shares, or the move of the targets in standard deviations.
+
+    ``weights`` are the masses of the reference.
+    """
     if target is None or target_new is None:
         return None
     if not labels:
         scale = float(target.std()) or 1.0
         moved = line_distance(target, target_new, 1) / scale
-        return LabelShift(None, np.zeros(0), np.zeros(0), moved)
-    p, q = (np.bincount(t, minlength=len(labels)) / len(t) for t in (target, target_new))
-    return LabelShift(labels, p, q, float(np.abs(p - q).sum() / 2))
+        return LabelShift(None, np.zeros(0), np.zeros(0), moved, None)
+    p, q, p_value = _shares(target, weights, target_new, len(labels))
+    return LabelShift(labels, p, q, float(np.abs(p - q).sum() / 2), p_value)
+
+
+def _shares(own: Array, mass: Array, new: Array, k: int) -> tuple[Array, Array, float]:
+    """Return the shares of k classes in two samples, and the p-value of their difference.
+
+    It is that of a chi-square test of homogeneity. The first sample has masses of sum 1, and counts
+    as the 1/sum of their squares rows that say as much.
+    """
+    p, q = np.bincount(own, mass, k), np.bincount(new, minlength=k) / len(new)
+    n, m = 1 / float(mass @ mass), len(new)
+    pooled = (n * p + m * q) / (n + m)
+    seen = pooled > 0
+    statistic = n * m / (n + m) * float(np.sum((p - q)[seen] ** 2 / pooled[seen]))
+    return p, q, float(chdtrc(max(int(seen.sum()) - 1, 1), statistic))
 
 
 def _notes(shift: LabelShift | None, largest: int) -> list[str]:
     notes = []
-    if shift is not None and shift.labels is not None and shift.distance > 0:
-        notes.append(
-            f"the class shares differ by {shift.distance:.3g} in total variation; labels cannot "
-            "move, so that this is outside every ball and is reported on its own."
-        )
     if shift is not None and shift.labels is None:
         notes.append(
             f"the targets moved by {shift.distance:.3g} of their standard deviations; the distance "
@@ -670,7 +708,11 @@ def _columns(U: Array, mass: Array, V: Array, groups: ColumnGroups) -> DriftTabl
         if column in groups.categories:
             switch = groups.switch(column, move)
             words = f"{switch.before} -> {switch.after}" if switch.size > 0 else ""
-            p = min(1.0, len(own) * float(p_value[own].min()))
+            both = np.vstack([U[:, own], V[:, own]])
+            above = both > (both.min(axis=0) + both.max(axis=0)) / 2
+            # a row without any indicator, of an unknown value, is of a class of its own
+            code = np.where(above.any(axis=1), above.argmax(axis=1), len(own))
+            p = _shares(code[: len(U)], mass, code[len(U) :], len(own) + 1)[2]
             lines.append((column, words, switch.size, switch.size, p, 1.0))
             continue
         for j in own:

@@ -15,7 +15,7 @@ from .record import audit_record
 
 if TYPE_CHECKING:
     from .auditing import Audit
-    from .drifting import Drift
+    from .drifting import Drift, LabelShift
 
 Array = NDArray[Any]
 
@@ -120,7 +120,7 @@ class DriftTable(ByColumn):
     (its one-dimensional transport cost of order 1), ``p_value`` (m,) that of the Kolmogorov-Smirnov
     distance of that column, not corrected for the number of columns. Of a column of categories
     ``shift`` and ``distance`` are the share of rows that must switch, its scale is 1, and its
-    p-value is the least one of its k indicators, times k. Where labels are known the reference is
+    p-value is that of a chi-square test of homogeneity. Where labels are known the reference is
     weighted to the new class shares first.
     """
 
@@ -355,7 +355,12 @@ def _drift_advice(audit: Audit) -> list[str]:
             "Guard it before deployment: otdro audit MODEL DATA --target COL --require-accuracy A "
             "--at-delta D ends with exit code 3 where accuracy A is not certified at delta D."
         ]
-    moved = shorten(drift.columns.names[int(drift.columns.order()[0])], WIDEST)
+    moved, shift = [], drift.label_shift
+    if drift.delta is not None and max(drift.beyond_noise.values()) > drift.delta:
+        farthest = shorten(drift.columns.names[int(drift.columns.order()[0])], WIDEST)
+        moved.append(f"are farther away than what was certified, {farthest} farthest")
+    if shift is not None and shift.beyond_chance:
+        moved.append(f"have other class shares than these, {shares_in_words(shift)}")
     ask = "label some of them, " if audit.classes is not None else "get some of their targets, "
     ask = ask if drift.accuracy["new"] is None else ""
     unknown = "Whether the new rows are within what was certified cannot be told"
@@ -365,8 +370,7 @@ def _drift_advice(audit: Audit) -> list[str]:
     by_verdict = {
         "inside": "The new rows are within what was certified: keep watching them.",
         "outside": (
-            f"The new rows are farther away than what was certified, {moved} farthest: find out "
-            f"why, {ask}and fit again with them."
+            f"The new rows {' and '.join(moved)}: find out why, {ask}and fit again with them."
         ),
         "cannot tell": unknown + how,
     }
@@ -422,6 +426,9 @@ def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
         bound, noise = drift.lower_bounds[name], drift.bound_noise[name]
         text = f"{bound:.4g}, by chance up to {noise:.3g}, beyond chance {beyond:.3g}"
         lines.append((f"at least ({name})", text))
+    shift = drift.label_shift
+    if shift is not None and shift.labels is not None:
+        lines.append(("class shares", shares_in_words(shift)))
     used = f"{drift.rows_used[0]} and {drift.rows_used[1]} rows"
     lines += [
         ("transport cost", f"{drift.estimate:.4g} ({used})"),
@@ -438,6 +445,18 @@ def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
     within = "" if drift.tau is None else f" (within {drift.tau:.4g} of the target)"
     right = [(ACCURACIES[key], v) for key, v in drift.accuracy.items() if v is not None]
     return lines + [(name, f"{value:.1%}{within}") for name, value in right]
+
+
+def shares_in_words(shift: LabelShift) -> str:
+    """Return the class shares of both samples, of many those that differ most, and the p-value."""
+    assert shift.labels is not None
+    order = np.argsort(-np.abs(shift.new - shift.reference), kind="stable")
+    words = [
+        f"{shorten(shift.labels[k], WIDEST)} {shift.reference[k]:.1%} -> {shift.new[k]:.1%}"
+        for k in np.sort(order[:SHOWN])
+    ]
+    more = [f"{len(order) - SHOWN} more"] if len(order) > SHOWN else []
+    return f"{', '.join([*words, *more])} (p-value {shift.p_value:.2g})"
 
 
 def drift_text(drift: Drift) -> str:
