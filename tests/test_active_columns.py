@@ -10,8 +10,8 @@ from otdro import DROClassifier, losses
 from otdro.costs import Norm
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
-from otdro.solvers.base import duality_gap
 from otdro.solvers.conic import InteriorPoint
+from otdro.solvers.exact import duality_gap
 from solving import solution
 
 N, D = 60, 600

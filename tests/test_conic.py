@@ -16,7 +16,6 @@ from otdro.costs import Cost, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Loss, PiecewiseQuadratic, Quantile
 from otdro.losses import Squared as SquaredLoss
 from otdro.problem import Ball, Problem
-from otdro.solvers.base import constant_risk
 from otdro.solvers.conic import InteriorPoint
 from strangers import Softplus
 
@@ -117,7 +116,7 @@ def solved(problem, tol=TOL, max_iter=200):
     assert method.lacks(problem) is None
     [[found]] = method.solve([problem], [problem.ball.delta], [tol], max_iter, None)
     assert found.converged, found.message
-    assert 0 <= found.gap <= tol * constant_risk(problem)[1]
+    assert 0 <= found.gap <= tol * problem.constant[1]
     return found
 
 
@@ -292,7 +291,7 @@ def test_smooth_losses_at_order_one(loss, cost):
     for delta in (0.0, 0.05):
         problem = problem_of(X, y, loss, cost, delta, 1)
         found = solved(problem, 1e-8)
-        unit = constant_risk(problem)[1]
+        unit = problem.constant[1]
         assert_allclose(found.objective, smooth_optimum(problem), rtol=1e-6, atol=1e-7 * unit)
 
 

@@ -13,7 +13,6 @@ from otdro.problem import Problem, Sample
 from otdro.radius import Path, path
 from otdro.radius.grid import SIZE, SPAN, default_deltas, threshold
 from otdro.solvers import Exact
-from otdro.solvers.base import constant_risk
 from solving import solution
 from tables import COMBINATIONS, data, make_cost, make_loss
 
@@ -50,7 +49,7 @@ class Setting:
 
     @property
     def flat(self):
-        return constant_risk(self.problem(1.0))[1]
+        return self.problem(1.0).constant[1]
 
 
 @cache

@@ -11,7 +11,6 @@ from otdro.costs import Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
-from otdro.solvers.base import constant_risk
 from otdro.worst_case import robust_risk_of
 from problems import support_places
 from solving import solution
@@ -87,7 +86,7 @@ def test_rows_that_can_be_separated(loss, order, delta):
         found = solution(Exact(tol=tol), problem)
         assert found.converged
         assert found.n_iter <= 100
-    assert_equals_conic(found, problem, constant_risk(problem)[1])
+    assert_equals_conic(found, problem, problem.constant[1])
 
 
 @pytest.mark.parametrize("max_iter", [1, 5, 10, 15])
@@ -235,5 +234,5 @@ def test_rows_that_are_all_the_same(loss, order):
     X, S = np.tile([0.1, 0.3], (20, 1)), np.tile([0.1, 0.3], (5, 1))
     found = solution(Exact(), replace(problem, X=X, support=S))
     assert found.converged
-    assert_allclose(found.objective, constant_risk(problem)[1], rtol=1e-6)
+    assert_allclose(found.objective, problem.constant[1], rtol=1e-6)
     assert not found.coef.any()

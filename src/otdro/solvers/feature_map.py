@@ -22,9 +22,9 @@ from ..duality import Dual, DualRows, Local, best_multiplier
 from ..losses import Loss, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from ..progress import logger
-from .base import Method, Starts, constant_risk, constant_solution, verdict
 from .euclidean.order_two import JointObjective
 from .euclidean.order_two import descend as joint_descend
+from .exact import Method, Starts, constant_solution, verdict
 from .smoothing.quadrature import Origin, dual_rows, origin_on_ray
 
 Array = NDArray[Any]
@@ -48,7 +48,6 @@ class Linearised(Method):
     """A feature map linearised at every row."""
 
     geometries = frozenset({"local"})
-    certifies = "the excess over the least worst-case risk under the linearised cost"
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse order 1 and costs that are not linearised."""
@@ -64,25 +63,19 @@ class Linearised(Method):
             )
         return None
 
-    def _solve_one(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser."""
-        deltas = np.array([problem.ball.delta])
-        return minimise_linearised(problem, deltas, tol, max_iter, start)[0]
-
     def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta; local matrices are inverted once."""
-        return minimise_linearised(problem, deltas, tol, max_iter)
+        start = None if starts is None else starts[0]
+        return minimise_linearised(problem, deltas, tol, max_iter, start)
 
 
 def minimise_linearised(
     problem: Problem, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
 ) -> list[Solution]:
     """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
-    loss, base = problem.loss, constant_risk(problem)[1]
+    loss, base = problem.loss, problem.constant[1]
     X = Design(problem.X).dense()
     # rows are centred where there is an intercept
     center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])

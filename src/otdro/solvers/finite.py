@@ -25,7 +25,6 @@ optimum below by :math:`-\sum_{ij} s_{ij}\,\ell^*(a_{ij}, y_i)`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -40,7 +39,7 @@ from ..design import Design
 from ..losses.base import Ends, Loss
 from ..problem import Problem, Solution
 from ..progress import logger
-from .base import Method, Starts, constant_risk, verdict
+from .exact import Method, Starts, verdict
 from .predictor_corrector import SHORT_OF, corrected_step, follow, longest
 
 Array = NDArray[Any]
@@ -83,17 +82,10 @@ class FiniteSupport(Method):
     """Any loss over a finite support, or a cost on a graph."""
 
     geometries = frozenset({"finite"})
-    certifies = "the excess over the least worst-case risk, for every model"
 
     def lacks(self, problem: Problem) -> str | None:
         """Accept every problem over nodes."""
         return None
-
-    def _solve_one(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser."""
-        return solve_deltas(problem, [problem.ball.delta], tol, max_iter)[0]
 
     def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
@@ -102,12 +94,10 @@ class FiniteSupport(Method):
         return solve_deltas(problem, deltas, tol, max_iter)
 
 
-def solve_deltas(
-    problem: Problem, deltas: Sequence[float] | Array, tol: float, max_iter: int
-) -> list[Solution]:
+def solve_deltas(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
     """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""
     finite, center, back = formulate(problem)
-    base = constant_risk(problem)
+    base = problem.constant
     target = tol * base[1]
     kept = _initial(finite)
     solved = []

@@ -21,7 +21,7 @@ from ...design import Design, as_dense, mean
 from ...duality import Dual, balance, require_lipschitz, worst_risk
 from ...losses.base import Array
 from ...problem import Problem, Solution
-from ..base import Method, constant_risk, verdict
+from ..exact import Method, verdict
 from ..predictor_corrector import corrected_step, follow
 from .risk import (
     CutNorm,
@@ -108,7 +108,6 @@ class InteriorPoint(Method):
     """Piecewise quadratic losses, and at order 1 smooth ones, under any norm."""
 
     geometries = frozenset({"euclidean", "norm"})
-    certifies = "the excess over the least worst-case risk"
     accepts_zero = True
     moves_targets = True
 
@@ -135,7 +134,7 @@ class InteriorPoint(Method):
         small, place = merged(problem)
         model = formulate(small)
         with np.errstate(divide="ignore"):
-            b, base = constant_risk(small)
+            b, base = small.constant
         b = float(np.clip(b, -CERTAIN, CERTAIN)) if small.loss.minimum_at_infinity else b
         constant = Candidate(np.zeros(small.X.shape[1]), b, 0.0)
         if base == 0:

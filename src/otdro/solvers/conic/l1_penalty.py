@@ -34,7 +34,7 @@ from sklearn.linear_model import enet_path
 from ...design import Design, as_dense
 from ...duality import balance
 from ...problem import Problem, Solution
-from ..base import Method, constant_risk, duality_gap, verdict
+from ..exact import Method, duality_gap, verdict
 from .interior import InteriorPoint
 
 Array = NDArray[Any]
@@ -63,7 +63,6 @@ class ActiveColumns(Method):
     """Lipschitz losses at order 1 under a cost whose dual norm is the l1 norm."""
 
     geometries = frozenset({"norm"})
-    certifies = "the excess over the least worst-case risk"
 
     def __init__(self) -> None:
         self.inner = InteriorPoint()
@@ -85,7 +84,7 @@ class ActiveColumns(Method):
             start = _proximal_newton(problem, tol, max_iter, start)
             if start.converged:
                 return start
-        goal, columns = tol * constant_risk(problem)[1], _first_columns(problem, start)
+        goal, columns = tol * problem.constant[1], _first_columns(problem, start)
         while True:
             few = self.inner._solve_one(
                 replace(problem, X=_columns(problem.X, columns)), OUTSIDE * tol, max_iter
@@ -128,7 +127,7 @@ def _first_columns(problem: Problem, start: Solution | None) -> Array:
         slopes, size = start.dual, np.abs(start.coef)
         used = np.flatnonzero(size > NEGLIGIBLE * size.max())
     else:
-        b = np.full(len(problem.y), float(constant_risk(problem)[0]))
+        b = np.full(len(problem.y), float(problem.constant[0]))
         slopes = problem.loss.derivative(b, problem.y)
     return _joined(used, dual_bound(problem, slopes).pull, -np.inf)
 
@@ -191,7 +190,7 @@ def _proximal_newton(
 ) -> Solution:
     """Return the minimiser of a smooth loss, or the best point where the steps end early."""
     X, y, rho = problem.X, problem.y, penalty(problem)
-    b, base = constant_risk(problem)
+    b, base = problem.constant
     goal = tol * base
     p = _point(problem, np.zeros(X.shape[1]), float(b), np.full(len(y), float(b)))
     if start is not None:

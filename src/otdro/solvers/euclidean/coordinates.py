@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...costs.mahalanobis import shortest
 from ...design import REDUCE_UP_TO, Design, Span, mean, row_space
 from ...problem import Problem
-from ..base import Starts
+from ..exact import Starts
 
 Array = NDArray[Any]
 

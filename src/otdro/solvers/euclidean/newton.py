@@ -16,7 +16,7 @@ from ...design import Design, mean
 from ...duality import DualRows, Round
 from ...problem import Problem, Solution
 from ...progress import logger
-from ..base import Method, Starts, ahead, constant_risk, each_alone, same_factor, verdict
+from ..exact import Method, Starts, ahead, each_alone, same_factor, verdict
 from . import order_one, order_two
 from .coordinates import Coordinates, FactoredRows
 from .order_one import (
@@ -51,7 +51,6 @@ class SmoothMethod(Method):
 
     geometries = frozenset({"euclidean"})
     on_device = True
-    certifies = "the excess over the least worst-case risk"
     #: Whether lam is minimised together with the model, as order 2 needs.
     joint = False
     #: Rows times columns up to which all deltas of a path are one batch.
@@ -148,7 +147,7 @@ class Path:
         self.at, rows = _coordinates(problems, part)
         self.data = WeightedRows(rows, first.y, weights, first.loss, first.fit_intercept)
         self.part = None if part is None else self.data.part(part)
-        self.target = tols * np.array([constant_risk(one)[1] for one in problems])
+        self.target = tols * np.array([one.constant[1] for one in problems])
         self.zero = Zero.of(self.data)
         self.system = NewtonSystem(P, shared=P > 1 and same_factor(problems))
         self.solved: list[list[Solution]] = [[] for _ in problems]
@@ -291,7 +290,6 @@ class Newton(SmoothMethod):
 
     accepts_zero = True
     batch_up_to = BATCH_ORDER_ONE_UP_TO
-    certifies = f"{SmoothMethod.certifies}; at delta = 0 up to rounding of the dual point"
 
     def lacks(self, problem: Problem) -> str | None:
         """Refuse losses with kinks or pieces, and order 2."""

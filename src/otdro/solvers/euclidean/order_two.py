@@ -5,7 +5,7 @@ r"""Smooth Lipschitz losses at order 2: Newton in (theta, b, lam) together, many
 
 A row has one stationary s while 2 lam/w^2 is at least the smoothness of the loss, and may have two
 (k = 1, 2) below, where F has a kink: the model of a step keeps both branches of such a row linear
-and shares its mass between them (``duality.ties``). The gap comes from the slopes of the moved
+and shares its mass between them (``duality``). The gap comes from the slopes of the moved
 rows (``duality.lower_bound``).
 
 ``JointObjective`` evaluates rows in memory, ``solvers/streamed/order_two.py`` rows in chunks.

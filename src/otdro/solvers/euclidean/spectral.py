@@ -25,7 +25,7 @@ from ...arrays import beside, namespace, numpy, pick_columns
 from ...design import Design
 from ...duality import EQUAL, rooted, threshold
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, duality_gap, verdict
+from ..exact import Method, Starts, duality_gap, verdict
 from .coordinates import Coordinates
 
 Array = NDArray[Any]
@@ -128,7 +128,6 @@ class Spectral(Method):
 
     geometries = frozenset({"euclidean"})
     on_device = True
-    certifies = "the excess over the least worst-case risk"
     accepts_zero = True
 
     def lacks(self, problem: Problem) -> str | None:
@@ -137,12 +136,6 @@ class Spectral(Method):
         if pieces is None or not pieces.quadratic:
             return "a closed form needs the squared loss"
         return None
-
-    def _solve_one(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the solution from the spectrum of the rows."""
-        return solve_deltas(problem, np.array([problem.ball.delta]), tol)[0]
 
     def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
@@ -153,7 +146,7 @@ class Spectral(Method):
 
 def solve_deltas(problem: Problem, deltas: Array, tol: float) -> list[Solution]:
     """Solve at every delta from one spectrum."""
-    at, target = Coordinates(problem), tol * constant_risk(problem)[1]
+    at, target = Coordinates(problem), tol * problem.constant[1]
     shift = float(problem.weights @ problem.y) if problem.fit_intercept else 0.0
     y, design = problem.y - shift, at.design
     found: list[Solution] = []

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
 from ...duality import factored
-from ..base import duality_gap
+from ..exact import duality_gap
 from ..norm_rows import NormPoint, NormRows, NormStep
 from ..predictor_corrector import SHORT_OF, corrected_step, longest
 from .pieces import Minimum, Pieces, Place, PricedRows, along

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ...design import model_scores
 from ...duality import Dual, least_finite, priced_risk, priced_tangent
 from ...problem import Problem, Solution
-from ..base import Method, Starts, constant_risk, duality_gap, each_alone, verdict
 from ..euclidean.coordinates import Coordinates
+from ..exact import Method, Starts, duality_gap, each_alone, verdict
 from ..norm_rows import FaceRows, norm_rows
 from . import interior
 from .pieces import Minimum, Place, PricedRows, worst_loss
@@ -39,7 +39,6 @@ class PricedLabels(Method):
     """Losses of one score whose worst case is a maximum of smooth pieces."""
 
     geometries = frozenset({"euclidean", "norm"})
-    certifies = "the excess over the least worst-case risk"
     changes_labels = True
 
     def lacks(self, problem: Problem) -> str | None:
@@ -88,7 +87,7 @@ def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None
     else:
         risk = priced_risk(*known).risk
     gap = fixed.gap + max(risk - fixed.objective, 0.0)
-    if gap > max(fixed.gap, tol * constant_risk(problem)[1]):
+    if gap > max(fixed.gap, tol * problem.constant[1]):
         return None
     return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
 
@@ -97,7 +96,7 @@ def _solved(
     problem: Problem, at: Coordinates, tol: float, max_iter: int, start: Solution
 ) -> Solution:
     """Return the minimiser from the solution with fixed labels."""
-    unit = constant_risk(problem)[1]
+    unit = problem.constant[1]
     target = tol * unit
     rows = priced_rows(problem, at)
     theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)

@@ -45,8 +45,8 @@ from ...duality import (
 from ...losses import Loss
 from ...problem import Ball, Problem, Solution
 from ...progress import logger
-from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
+from ..exact import Solver, constant_solution
 
 Array = NDArray[Any]
 
@@ -494,7 +494,7 @@ class Quadrature(Solver):
         origin = _origin(rows, loss, at, start)
         if origin is None:
             return constant_solution(problem)
-        base = constant_risk(problem)[1]
+        base = problem.constant[1]
         final, target = self.eps * base, self.tol * base
         # a loss of quadratic growth keeps lam where the inner problems are concave: no annealing
         eps = final if np.isinf(loss.lipschitz) else max(COOLING * base, final)
@@ -583,7 +583,7 @@ class Sinkhorn(Solver):
             origin,
             partial(entropic_smoothing, kappa=kappa),
             self.nodes,
-            self.tol * constant_risk(problem)[1],
+            self.tol * problem.constant[1],
             self.max_iter,
         )
         logger.info("sinkhorn: step %d, risk %.8g", best.n_iter, best.risk)

@@ -31,8 +31,8 @@ from ...duality import worst_risk as norm_worst_risk
 from ...pairs import generator
 from ...problem import Problem, Solution
 from ...progress import logger, shown
-from ..base import Solver, constant_risk, constant_solution
 from ..euclidean.coordinates import Coordinates
+from ..exact import Solver, constant_solution
 from ..local_cost import LocalRows, ascend, local_rows, worst_risk
 from .quadrature import (
     COOLING,
@@ -144,7 +144,7 @@ class Smoothed(Solver):
             return constant_solution(problem)
         objective = Sampler(local, rows, self.L, self.proposal, self.sigma)
         seed = int(generator(self.random_state).randint(2**31 - 1))
-        run = Descent(self, objective, constant_risk(problem)[1], seed)
+        run = Descent(self, objective, problem.constant[1], seed)
         x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
         coef, b, lam = x[:-2], float(x[-2]), float(x[-1])
         if at is not None:

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from ...arrays import as_index, beside, class_masses, namespace, pick
 from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, Design, mean, row_space
 from ...problem import Problem, Solution
-from ..base import Method, Starts, ahead, constant_risk, same_factor, verdict
 from ..euclidean.coordinates import Coordinates
 from ..euclidean.newton import subsample
 from ..euclidean.order_one import TINY, Batch, descend
 from ..euclidean.order_two import ROUGH_STEPS, ROUGH_TOL
+from ..exact import Method, Starts, ahead, same_factor, verdict
 from .penalty import PairMove, PairPenalty, Quadratic, corrected, pair_penalty
 from .rows import SoftmaxRows, inner
 
@@ -275,7 +275,6 @@ class MultinomialNewton(Method):
     """The cross-entropy of several scores at order 1, and at delta = 0."""
 
     geometries = frozenset({"euclidean", "norm"})
-    certifies = "the excess over the least worst-case risk"
     accepts_zero = True
     several_scores = True
     on_device = True
@@ -291,18 +290,12 @@ class MultinomialNewton(Method):
             return f"the softmax model needs a Euclidean cost, l1 or linf, not {ball.cost!r}"
         return None
 
-    def _solve_one(
-        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
-    ) -> Solution:
-        """Return the minimiser."""
-        deltas = np.array([problem.ball.delta])
-        return _paths(PairCoordinates([problem]), deltas, [tol], max_iter, start)[0][0]
-
     def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
         """Return the solutions at every delta, each from those before it."""
-        return _paths(PairCoordinates([problem]), deltas, [tol], max_iter)[0]
+        start = None if starts is None else starts[0]
+        return _paths(PairCoordinates([problem]), deltas, [tol], max_iter, start)[0]
 
     def solve(
         self,
@@ -387,7 +380,7 @@ def _paths(
 ) -> list[list[Solution]]:
     """Return the solutions along deltas, each from the line through the two before it."""
     problems, rows = at.problems, at.rows
-    known = [constant_risk(problem) for problem in problems]
+    known = [problem.constant for problem in problems]
     constant, risk = np.stack([b for b, _ in known]), np.array([risk for _, risk in known])
     penalty = pair_penalty(problems[0].at(float(deltas[0])))
     zero = origin(rows, penalty, constant)
@@ -473,6 +466,6 @@ class Threshold(NamedTuple):
 
 def pair_threshold(problem: Problem) -> Threshold:
     """Return the size of a flow of the gradient at B = 0: nearly the least for Euclidean costs."""
-    penalty, constant = pair_penalty(problem.at(1.0)), constant_risk(problem)[0]
+    penalty, constant = pair_penalty(problem.at(1.0)), problem.constant[0]
     flows = origin(PairCoordinates([problem]).rows, penalty, constant[None]).flows
     return Threshold(float(penalty.sizes(flows).sum()), problem.ball.cost.euclidean)

@@ -21,8 +21,8 @@ from ...chunks import Chunk, Job, Sums
 from ...costs import Norm
 from ...design import Design
 from ...problem import Ball, Solution
-from ..base import verdict
 from ..euclidean.order_one import TINY, Batch
+from ..exact import verdict
 from ..softmax.newton import PairLine, PairProblems, SoftmaxStart, SoftmaxZero, minimise, origin
 from ..softmax.penalty import RoundPairs, Unpenalised, corrected
 from ..softmax.rows import SoftmaxRows
