@@ -8,8 +8,8 @@ rows and its folds.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter, signature
 from time import perf_counter
@@ -32,13 +32,15 @@ from ..arrays import beside, full, library, namespace, numpy, pick
 from ..costs import Cost, Norm
 from ..design import model_scores
 from ..losses import Loss
-from ..problem import Problem, Sample, Solution
+from ..problem import Sample, Solution
 from ..progress import logger, note
 from ..solvers import Solver
 from .grid import OutOfFold, Solved
 
 Array = NDArray[Any]
 Split = tuple[Array, Array]
+#: The score of a model (coef, intercept) on rows, from these and their numbers.
+Scorer = Callable[[Any, Array, Array, Array], float]
 
 #: The gap, relative to the constant model's risk, to which models inside folds are solved at least.
 FOLD_TOL = 1e-4
@@ -53,9 +55,6 @@ UNSURE = 1e-3
 REPEAT_UP_TO = 120
 #: How often they are repeated.
 REPEATS = 3
-#: Folds of ``cv=None``, as in scikit-learn.
-DEFAULT_FOLDS = 5
-NO_PAIR = "every split of cv must be a pair (train, test) of arrays of row numbers, got {!r}."
 #: Rows on which costs are compared at least where rows are more.
 COMPARE_ON = 1_000
 #: Rows per column on which costs are compared at least.
@@ -138,7 +137,7 @@ def cross_validate(
     deltas: list[Array],
     *,
     names: list[str] | None = None,
-    scorer: Any = None,
+    scorer: Scorer | None = None,
     n_jobs: int | None = None,
     final: bool = False,
 ) -> list[FoldScores]:
@@ -149,22 +148,23 @@ def cross_validate(
     accuracy of the fit.
     """
     enough = FOLD_TOL_OF_FEW if len(sample.weights) <= FEW_ROWS else FOLD_TOL
+    tols = [0.0 if final else enough] + [enough] * len(splits)
     lots: list[list[Any]] = []
     for c, grid in enumerate(deltas):
+        shared = costs[c].euclidean and sample.support is None
+        parts = [sample, *(_training(sample, train, shared) for train, _ in splits)]
+        of_parts = [costs[c], *(of_fold[c] for of_fold in learned)]
         for k in range(len(sample.ys)):
-            balls = [
-                sample.ball(cost, float(grid[0]), order)
-                for cost in (costs[c], *(of_fold[c] for of_fold in learned))
+            problems = [
+                part.problem(part.ys[k], part.ball(cost, grid[0], order))
+                for part, cost in zip(parts, of_parts, strict=True)
             ]
-            problems = [sample.problem(sample.ys[k], balls[0])]
-            for (train, _), ball in zip(splits, balls[1:], strict=True):
-                problems.append(_inside(sample, k, train, ball, costs[c].euclidean))
-            tols = [0.0 if final else enough] + [enough] * len(splits)
-            jobs = [(problems, grid, tols)]
-            if not costs[c].euclidean:
+            if costs[c].euclidean:
+                lots.append([(problems, grid, tols)])
+            else:
                 # no method shares work between folds there
-                jobs = [([one], grid, [tol]) for one, tol in zip(problems, tols, strict=True)]
-            lots.append(jobs)
+                alone = zip(problems, tols, strict=True)
+                lots.append([([one], grid, [tol]) for one, tol in alone])
     # the lots do not depend on n_jobs, so that the results do not
     solved = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(solver.solve)(problems, grid, tols=tols)
@@ -190,27 +190,27 @@ def cross_validate(
     return scores
 
 
-def _inside(sample: Sample, k: int, train: Array, ball: Any, shared: bool) -> Problem:
-    """Return the problem of the target vector k over the rows that train.
+def _training(sample: Sample, train: Array, shared: bool) -> Sample:
+    """Return the rows that train: all rows, those left out with weight 0, where work is shared.
 
-    Where methods can share work between folds it is that of all rows, those left out with weight 0.
+    Where rows are places for mass, those left out are none.
     """
-    if not shared or sample.support is not None:
-        # rows may be places for mass: those left out are none
-        part = sample.rows(train)
-        return part.problem(part.ys[k], ball)
-    inside: Array = full(len(sample.weights), 0.0, sample.weights)
-    weights = pick(sample.weights, train)
-    inside[beside(train, inside)] = weights / weights.sum()
-    return sample.problem(sample.ys[k], ball).weighted(inside)
+    if not shared:
+        return sample.rows(train)
+    weights: Array = full(len(sample.weights), 0.0, sample.weights)
+    inside = pick(sample.weights, train)
+    weights[beside(train, weights)] = inside / inside.sum()
+    return replace(sample, weights=weights)
 
 
 def _scored(
-    sample: Sample, splits: list[Split], scorer: Any, solved: list[list[list[Solution]]]
+    sample: Sample, splits: list[Split], scorer: Scorer | None, solved: list[list[list[Solution]]]
 ) -> FoldScores:
     """Return what the solutions of one cost say, ``solved[k]`` those of the target vector k."""
     path, *folds = (list(paths) for paths in zip(*solved, strict=True))
-    scores, of_tested = [], []
+    ball = sample.ball(Norm(2), 0.0, 1)
+    unsure = [UNSURE * sample.problem(y, ball).constant[1] for y in sample.ys]
+    scores, of_tested, unsolved = [], [], 0
     for (_, test), paths in zip(splits, folds, strict=True):
         held = pick(sample.X, test)
         coefs = np.stack([[s.coef for s in row] for row in paths])
@@ -228,20 +228,14 @@ def _scored(
         else:
             models = zip(np.swapaxes(coefs, 0, 1), np.swapaxes(intercepts, 0, 1), strict=True)
             scores.append(np.array([scorer(held, test, *model) for model in models]))
+        for row, enough in zip(paths, unsure, strict=True):
+            unsolved += sum(not s.converged and not s.gap <= enough for s in row)
     bad = [str(f) for f, of_fold in enumerate(scores) if not np.isfinite(of_fold).all()]
     if bad:
         raise ValueError(
             f"the score is not a number in fold(s) {', '.join(bad)}; use another scoring, or folds "
             "whose test rows it can score."
         )
-    ball = sample.ball(Norm(2), 0.0, 1)
-    unsure = [UNSURE * sample.problem(y, ball).constant[1] for y in sample.ys]
-    unsolved = sum(
-        not s.converged and not s.gap <= enough
-        for paths in folds
-        for row, enough in zip(paths, unsure, strict=True)
-        for s in row
-    )
     return FoldScores(np.stack(scores), [test for _, test in splits], of_tested, path, unsolved)
 
 
@@ -285,57 +279,56 @@ def splits(
     # of one-vs-rest the number of the class
     labels = ys[0] if len(ys) == 1 else np.stack(ys).argmax(axis=0)
     classify = sample.loss.task == "classification"
-    # where folds are made here, else ``cv`` says which rows they hold
-    count = None
-    if cv is None and groups is not None:
-        # scikit-learn's default for None, which would pass over the groups
-        count = DEFAULT_FOLDS
-    elif isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        count = int(cv)
-    if count is not None:
-        names = np.unique(labels) if classes is None else classes
-        splitters = _folds(labels, count, classify, seed, repeats, names, groups)
-    elif isinstance(cv, Iterable) and not (isinstance(cv, str) or hasattr(cv, "split")):
-        splitters = []
-    else:
-        splitters = [check_cv(cv, labels, classifier=classify)]
     # a splitter is for rows that NumPy can read
     rows = sample.X if library(sample.X) is None else labels[:, None]
-    made = (pair for splitter in splitters for pair in splitter.split(rows, labels, groups))
-    found = [_pair(pair, len(labels)) for pair in (made if splitters else cv)]
-    lacking = [i for i, pair in enumerate(found) if not usable(sample, *pair)]
-    if len(lacking) == len(found):
-        if count is not None and groups is None:
+    # scikit-learn's splitter for None would pass over the groups
+    made_here = isinstance(cv, int | np.integer) or (cv is None and groups is not None)
+    made: Iterable[Any]
+    if made_here:
+        k = check_cv().n_splits if cv is None else int(cv)
+        names = np.unique(labels) if classes is None else classes
+        splitters = _folds(labels, k, classify, seed, repeats, names, groups)
+        made = (pair for splitter in splitters for pair in splitter.split(rows, labels, groups))
+    elif isinstance(cv, Iterable) and not hasattr(cv, "split"):
+        made = cv
+    else:
+        made = check_cv(cv, labels, classifier=classify).split(rows, labels, groups)
+    pairs = [_pair(pair, len(labels)) for pair in made]
+    lacking = [i for i, pair in enumerate(pairs) if not usable(sample, *pair)]
+    if len(lacking) == len(pairs):
+        if made_here and groups is None:
             return []
         raise ValueError(
-            f"none of the {len(found)} splits of cv has training rows of positive weight from "
+            f"none of the {len(pairs)} splits of cv has training rows of positive weight from "
             f"{'all' if sample.loss.outputs > 1 else 'two'} classes; use other folds or groups, or "
             "a number as delta."
         )
     if lacking:
         warnings.warn(
-            f"{len(lacking)} of {len(found)} splits (number {', '.join(map(str, lacking))}) lack a "
+            f"{len(lacking)} of {len(pairs)} splits (number {', '.join(map(str, lacking))}) lack a "
             "class or test rows of positive weight and are left out.",
             UserWarning,
             stacklevel=2,
         )
-    return [pair for i, pair in enumerate(found) if i not in lacking]
+    return [pair for i, pair in enumerate(pairs) if i not in lacking]
 
 
 def _pair(split: Any, n: int) -> Split:
     """Return the rows that train and those that test; refuse what are no numbers of rows."""
-    if not (isinstance(split, tuple | list | np.ndarray) and len(split) == 2):
-        raise ValueError(NO_PAIR.format(split))
-    train, test = (np.asarray(part) for part in split)
-    for rows in (train, test):
-        if rows.dtype.kind not in "biu" or rows.ndim != 1:
-            raise ValueError(NO_PAIR.format(split))
+    parts = split if isinstance(split, tuple | list | np.ndarray) else ()
+    parts = [np.asarray(part) for part in parts]
+    if len(parts) != 2 or any(rows.dtype.kind not in "biu" or rows.ndim != 1 for rows in parts):
+        raise ValueError(
+            "every split of cv must be a pair (train, test) of arrays of row numbers, got "
+            f"{split!r}."
+        )
+    for rows in parts:
         if rows.dtype.kind != "b" and len(rows) and not -n <= rows.min() <= rows.max() < n:
             raise ValueError(
                 f"a split of cv names row {int(rows.max())}, and X has {n} rows, 0 to {n - 1}: "
                 "make the splits for the rows of this fit."
             )
-    return train, test
+    return parts[0], parts[1]
 
 
 def _folds(
@@ -344,6 +337,19 @@ def _folds(
     """Return the splitters of k folds, one per repetition, of whole groups if there are any."""
     if k < 2:
         raise ValueError(f"cv must be at least 2 folds, got cv={k}.")
+
+    def at_most(folds: int, least: int, what: str, unit: str) -> int:
+        """Return the folds that ``least`` units allow, at least 2; warn if they are fewer."""
+        if least >= folds:
+            return folds
+        warnings.warn(
+            f"{what} has {least} {unit}{'' if least == 1 else 's'}, fewer than cv={folds} folds: "
+            f"using {max(2, least)}.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return max(2, least)
+
     least, what = len(labels), "the sample"
     if classify:
         counts = np.unique(labels, return_counts=True)[1]
@@ -368,20 +374,6 @@ def _folds(
     return [kind(folds, shuffle=True, random_state=(seed + r) % 2**31) for r in range(repeats)]
 
 
-def at_most(k: int, least: int, what: str, unit: str) -> int:
-    """Return the folds that ``least`` units allow, at least 2; warn if they are not k."""
-    if least >= k:
-        return k
-    fewer = max(2, least)
-    plural = "" if least == 1 else "s"
-    warnings.warn(
-        f"{what} has {least} {unit}{plural}, fewer than cv={k} folds: using {fewer}.",
-        UserWarning,
-        stacklevel=4,
-    )
-    return fewer
-
-
 def usable(sample: Sample, train: Array, test: Array) -> bool:
     """Whether a fold can train on some rows, of all classes, and test on others."""
     positive = pick(sample.weights, train) > 0
@@ -393,63 +385,48 @@ def usable(sample: Sample, train: Array, test: Array) -> bool:
     return all(len(distinct(pick(y, train)[positive])) == len(distinct(y)) for y in sample.ys)
 
 
-class ModelScorer:
-    """A scikit-learn scorer applied to coefficients, through a copy of the estimator.
+def model_scorer(
+    estimator: Any,
+    scoring: Any,
+    loss: Loss,
+    y: Array,
+    classes: Array | None,
+    sample_weight: Array | None = None,
+) -> Scorer:
+    """Return a scikit-learn scorer of coefficients, through a copy of the estimator.
 
+    The function scores one model on rows X, numbered ``rows`` in the training data.
     ``sample_weight`` (None: no weights) goes to a scorer that takes one; of one that does not,
     a warning says so.
     """
+    model, score = clone(estimator), check_scoring(estimator, scoring=scoring)
+    # of a scorer that scikit-learn made, its metric takes the weights
+    taken = signature(getattr(score, "_score_func", score)).parameters.values()
+    if sample_weight is not None and not any(
+        one.name == "sample_weight" or one.kind is Parameter.VAR_KEYWORD for one in taken
+    ):
+        warnings.warn(
+            f"scoring={scoring!r} takes no sample_weight: the rows of a fold count alike in "
+            "its score.",
+            UserWarning,
+            stacklevel=4,
+        )
+        sample_weight = None
 
-    def __init__(
-        self,
-        estimator: Any,
-        scoring: Any,
-        loss: Loss,
-        y: Array,
-        classes: Array | None,
-        sample_weight: Array | None = None,
-    ) -> None:
-        self.model = clone(estimator)
-        self.score = check_scoring(estimator, scoring=scoring)
-        self.loss = loss
-        self.y = y
-        self.classes = classes
-        self.name = scoring
-        self.weights = sample_weight
-        if sample_weight is not None and not _takes_weights(self.score):
-            warnings.warn(
-                f"scoring={scoring!r} takes no sample_weight: the rows of a fold count alike in "
-                "its score.",
-                UserWarning,
-                stacklevel=4,
-            )
-            self.weights = None
-
-    def __call__(self, X: Any, rows: Array, coef: Array, intercept: Array) -> float:
-        """Return the score of one model on rows X, numbered ``rows`` in the training data."""
-        model = self.model
-        model.loss_ = self.loss
+    def scored(X: Any, rows: Array, coef: Array, intercept: Array) -> float:
+        model.loss_ = loss
         model.n_features_in_ = X.shape[1]
-        if self.classes is None:
-            model.coef_, model.intercept_ = coef[0], float(intercept[0])
-        else:
-            several = self.loss.outputs > 1
-            model.coef_, model.intercept_ = (
-                (coef[0], intercept[0]) if several else (coef, intercept)
-            )
-            model.classes_ = self.classes
-        weighted = {} if self.weights is None else {"sample_weight": self.weights[rows]}
+        model.coef_, model.intercept_ = coef, intercept
+        if classes is None or loss.outputs > 1:
+            model.coef_, model.intercept_ = coef[0], intercept[0]
+        if classes is not None:
+            model.classes_ = classes
+        weighted = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
         try:
-            return float(self.score(model, X, self.y[rows], **weighted))
+            return float(score(model, X, y[rows], **weighted))
         except AttributeError as error:
             raise ValueError(
-                f"scoring={self.name!r} needs what the loss {model.loss!r} lacks: {error}"
+                f"scoring={scoring!r} needs what the loss {model.loss!r} lacks: {error}"
             ) from None
 
-
-def _takes_weights(scorer: Any) -> bool:
-    """Whether a scorer, or the metric that scikit-learn made it from, has a sample_weight."""
-    parameters = signature(getattr(scorer, "_score_func", scorer)).parameters
-    return "sample_weight" in parameters or any(
-        parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
+    return scored

@@ -39,10 +39,11 @@ from .folds import (
     REPEAT_UP_TO,
     REPEATS,
     FoldScores,
-    ModelScorer,
+    Scorer,
     Split,
     compared,
     cross_validate,
+    model_scorer,
     splits,
 )
 from .grid import Path, default_deltas, solve_path, tidy
@@ -145,7 +146,7 @@ class RowsInFolds:
     solver: Solver
     settings: Settings
     splits: list[Split] = field(default_factory=list)
-    scorer: ModelScorer | None = None
+    scorer: Scorer | None = None
     every: int = 1
     further: int = 0
     by_rows: int | None = None
@@ -159,7 +160,7 @@ class RowsInFolds:
         n, d = sample.X.shape
         scorer = None
         if settings.scoring is not None:
-            scorer = ModelScorer(
+            scorer = model_scorer(
                 settings.estimator,
                 settings.scoring,
                 sample.loss,
