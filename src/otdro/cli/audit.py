@@ -358,6 +358,7 @@ def _show_audit(result: Audit) -> None:
         printing.grid(parts)
     printing.heading("Against whom")
     printing.grid(result.columns.grid(summary.SHOWN))
+    printing.say(summary.BUDGET)
     if result.drift is not None:
         _show_drift(result.drift)
     printing.heading("What to do next")

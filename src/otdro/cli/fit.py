@@ -463,7 +463,7 @@ def attack_told(worst: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the columns and rows that the adversary attacks."""
     lines = [] if worst["class"] is None else [("class", worst["class"])]
     columns = first(worst["columns"], ".0%")
-    lines.append(("columns", f"{columns} (shares of the change of the score)"))
+    lines.append(("columns", f"{columns} (shares of the change of the score in the worst loss)"))
     if worst["switches"]:
         moved = [
             f"{column}: {switch['from']} -> {switch['to']}, {switch['rows']:.1%} of rows' worth"

@@ -286,6 +286,8 @@ class Units:
 
 def amount_in_words(amount: float, column: str, switch: str) -> str:
     """Return a move of one column: in deviations, or as a share of rows that switch."""
+    if switch and amount > 1:
+        return f"more than a switch of {column}, {switch}, in all rows"
     if switch:
         return f"a switch of {column}, {switch}, in {amount:.2%} of rows"
     return f"a mean move of {amount:.3g} standard deviations of {column}"

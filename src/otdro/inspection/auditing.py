@@ -22,6 +22,7 @@ from ..problem import Ball
 from ..radius import candidates, path
 from ..radius.checks import check_deltas, check_groups, check_weights, normalise
 from .certificate import (
+    ROUNDING,
     AccuracyCurve,
     Nearest,
     accuracy_curve,
@@ -507,6 +508,8 @@ class Audit:
         w, index = normals(self.model, self.target, self.nearest)
         shares = budget_shares(w, index, spent, self.cost)
         alone = self._breaks_alone()
+        impossible = self.units.amount(alone, self.order) > self._switchable() * (1 + ROUNDING)
+        alone = np.where(impossible, np.inf, alone)
         return ColumnTable(
             names=self.units.names,
             switch=self.units.switches,
@@ -519,6 +522,16 @@ class Audit:
     def units(self) -> Units:
         """The move of each column in which deltas are stated."""
         return units_of(self.model.groups, self.model.coef, self.X, self.scale, self.cost)
+
+    def _switchable(self) -> Array:
+        """Return the share of the rows that can make the switch of each column, inf for numbers."""
+        shares = np.full(len(self.units.names), np.inf)
+        for k, members in enumerate(self.units.members):
+            if self.units.switches[k]:
+                values = np.asarray(numpy(as_dense(self.X[:, members])))
+                own = members.index(int(self.units.moves[k].argmin()))
+                shares[k] = self.weights @ (values.argmax(axis=1) == own)
+        return shares
 
     def _breaks_alone(self) -> Array:
         """Return the delta at which moves of one column alone make the model a constant's equal."""

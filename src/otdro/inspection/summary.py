@@ -31,12 +31,16 @@ ACCURACIES = {
 }
 #: The columns that an audit moves, in words.
 SPACES = {"last": "the columns in front of the last step", "raw": "the columns of the table"}
+#: What the shares of the columns are of.
+BUDGET = (
+    "share of budget: the part of what the adversary of the accuracy pays, at the delta where the "
+    "model is as bad as a constant one; cannot: moves of that column alone do not make it so. The "
+    "shares that a fit prints are of the worst case of the mean loss, at its own delta."
+)
 #: A mean move below this many standard deviations is within what data do by themselves.
 SMALL = 0.25
 #: A share of the adversary's budget that makes a column the one to watch.
 LARGE = 0.3
-#: Worst-case loss above the least possible one by this share is worth a new fit.
-WORTH = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +96,7 @@ class ColumnTable(ByColumn):
     where the cost rewards moving a column along with others. ``breaking_point`` (m,) is the delta
     at which moving that column alone breaks the model, inf if it cannot; ``amount`` (m,) the
     same as a mean move in standard deviations of the column, of a column of categories as the share
-    of rows that switch.
+    of rows that switch. A switch in more rows than the first category has cannot be.
     """
 
     share: Array
@@ -102,10 +106,12 @@ class ColumnTable(ByColumn):
 
     def cells(self, j: int) -> list[str]:
         """Return the figures of a column, the move with its unit."""
-        amount = float(self.amount[j])
+        share, amount = f"{self.share[j]:.1%}", float(self.amount[j])
+        if not np.isfinite(self.breaking_point[j]):
+            return [share, "cannot", "-"]
         size = f"{amount:.1%} of rows" if self.switch[j] else f"{amount:.3g} deviations"
         size = size if np.isfinite(amount) else "-"
-        return [f"{self.share[j]:.1%}", f"{self.breaking_point[j]:.4g}", size]
+        return [share, f"{self.breaking_point[j]:.4g}", size]
 
     def order(self) -> Array:
         """Return the numbers of the columns, the one that breaks the model first at the top."""
@@ -249,6 +255,7 @@ def chance_words(audit: Audit, delta: float) -> str:
 
 def curve_grid(audit: Audit) -> Grid:
     """Return certified and chance accuracy at some of the deltas and at the fitted one."""
+    most = 1.0 if audit.unit_switch else np.inf
     shown = audit.deltas[:: max(1, len(audit.deltas) // 8)]
     fitted = audit.fitted_delta
     if fitted is not None:
@@ -256,7 +263,7 @@ def curve_grid(audit: Audit) -> Grid:
     body = [
         [
             f"fitted {d:.4g}" if d == fitted else f"{d:.4g}",
-            f"{audit.deviations(d):.3g}",
+            f"{audit.deviations(d):.3g}" if audit.deviations(d) <= most else "above 1",
             f"{audit.accuracy(d):.1%}",
             f"{audit.chance_accuracy(d):.1%}",
             f"{audit.risk(d):.4g}",
@@ -329,21 +336,6 @@ def audit_advice(audit: Audit) -> list[str]:
             f"adversary that attacks it alone leaves {values[worst]:.1%} of its rows right. More "
             "of its rows, or a larger class_weight, would help first."
         )
-    risk, [refit] = float(audit.risk(delta)), audit.refits(np.array([delta]))
-    if refit is not None and np.isfinite(risk) and risk <= (1 + WORTH) * refit.robust_risk:
-        sentences.append(
-            f"Fitting again for delta {delta:.3g} would not help: no linear model does much better "
-            f"against it on these rows (worst-case loss {risk:.3g}, the least possible "
-            f"{refit.robust_risk:.3g}). Other columns or more rows would."
-        )
-    elif refit is not None and np.isfinite(risk):
-        how = (
-            "with these rows added" if audit.fitted_delta is not None else f"with delta={delta:.3g}"
-        )
-        sentences.append(
-            f"Fit again {how}: at delta {delta:.3g} this model has worst-case loss {risk:.3g} on "
-            f"these rows, and the least possible is {refit.robust_risk:.3g}."
-        )
     return [*sentences, *_drift_advice(audit)]
 
 
@@ -383,7 +375,8 @@ def audit_text(audit: Audit) -> str:
     lines = [title, *(f"{name}: {value}" for name, value in audit_pairs(audit)), ""]
     lines += [*curve_grid(audit).lines(), curve_note(audit), ""]
     lines += [*parts_grid(audit).lines(), ""]
-    lines += [str(audit.columns), *(f"note: {note}" for note in audit.notes)]
+    lines += [str(audit.columns), BUDGET]
+    lines += [f"note: {note}" for note in audit.notes]
     if audit.drift is not None:
         lines += ["", str(audit.drift)]
     lines += ["", "What to do next", *(f"* {sentence}" for sentence in audit.advice)]
