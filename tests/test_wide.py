@@ -21,7 +21,7 @@ from otdro.metrics.base import leading
 from otdro.problem import Ball, Problem
 from otdro.radius import profile as profile_module
 from otdro.solvers import Exact
-from otdro.solvers.euclidean import coordinates as coordinates_module
+from otdro.solvers.euclidean import newton as newton_module
 from otdro.worst_case import robust_risk_of
 from solving import solution
 
@@ -322,7 +322,7 @@ def test_the_path_of_sparse_wide_rows_is_solved_in_step_with_its_folds():
 
 def test_wide_rows_of_torch_take_the_steps_of_numpy(monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr(coordinates_module, "REDUCE_UP_TO", 0)
+    monkeypatch.setattr(newton_module, "REDUCE_UP_TO", 0)
     n, solver, ball = 30, Exact(tol=1e-9), Ball(Norm(2), 0.5, 1)
     X = np.random.default_rng(0).normal(size=(n, 2100))
     y, weights = np.where(X[:, 0] > 0, 1.0, -1.0), np.full(n, 1 / n)

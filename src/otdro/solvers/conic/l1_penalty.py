@@ -34,6 +34,7 @@ from sklearn.linear_model import enet_path
 from ...design import Design, as_dense
 from ...duality import balance
 from ...problem import Problem, Solution
+from ..euclidean.order_one import SHORTEST, low_enough
 from ..exact import Method, duality_gap, verdict
 from .interior import InteriorPoint
 
@@ -51,12 +52,6 @@ WRITE_UP_TO = 10_000_000
 LEAST_CURVATURE = 1e-9
 #: A model is solved to this share of the goal.
 ENOUGH = 0.1
-#: The share of the predicted decrease that a step must bring.
-ARMIJO = 1e-4
-#: Halvings of a step.
-HALVINGS = 40
-#: Decreases below this, relative to F, are rounding.
-ROUNDING = 1e-15
 
 
 class ActiveColumns(Method):
@@ -266,11 +261,11 @@ def _line_search(
     rise = penalty(problem) * float(np.abs(before + step).sum() - np.abs(before).sum())
     descent = float((problem.weights * slope) @ dz) + rise
     length = 1.0
-    for _ in range(HALVINGS):
+    while length > SHORTEST:
         coef = p.coef.copy()
         coef[columns] = before + length * step
         new = _point(problem, coef, p.b + length * db, p.z + length * dz)
-        if new.objective <= p.objective + ARMIJO * length * descent + ROUNDING * abs(p.objective):
+        if low_enough(p.objective, new.objective, length, descent):
             return new
         length /= 2
     return p

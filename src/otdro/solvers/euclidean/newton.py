@@ -1,9 +1,15 @@
-"""The methods of smooth losses at orders 1 and 2: which problems go together, where to start."""
+"""The methods of smooth losses at orders 1 and 2: coordinates, batches of problems, starts.
+
+Euclidean problems are round in whitened, centred coordinates. Problems over the same rows that
+share steps are one batch, and a path starts near what was solved before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,20 +17,18 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
 from ...arrays import full, namespace, pick
-from ...costs.mahalanobis import StructuredFactor
-from ...design import Design, mean
+from ...costs.mahalanobis import StructuredFactor, shortest
+from ...design import REDUCE_UP_TO, Design, Span, mean, row_space
 from ...duality import DualRows, Round
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..exact import Method, Starts, ahead, each_alone, same_factor, verdict
 from . import order_one, order_two
-from .coordinates import Coordinates, FactoredRows
 from .order_one import (
     DENSE_UP_TO,
     Minima,
     NewtonSystem,
     PenalisedRisk,
-    Rows,
     Start,
     WeightedRows,
     Zero,
@@ -44,6 +48,122 @@ SUBSAMPLE_FROM = 5_000
 SUBSAMPLE = 10_000
 #: Rows of the part per column at least.
 PER_COLUMN = 30
+
+
+class Coordinates:
+    r"""Whitened, centred coordinates: :math:`\beta = LV\theta`, :math:`\|\beta\|_* = \|\theta\|_2`.
+
+    L is the factor of the cost, V spans the rows of a wide problem (else the identity), and the
+    intercept is that of the centred rows, :math:`b + \bar x'\beta`. Methods that need products
+    with the rows only, and these sparse, do without V (``reduce`` False). ``center`` stands in for
+    the mean row: any point near it serves.
+    """
+
+    span: Span | None
+
+    def __init__(self, problem: Problem, reduce: bool = True, center: Array | None = None) -> None:
+        self.center = None
+        if problem.fit_intercept:
+            self.center = mean(problem.X, problem.weights) if center is None else center
+        cost = problem.ball.cost
+        self.factor = cost.factor() if cost.euclidean else None
+        self.X, self.span = problem.X, None
+        if reduce and cost.euclidean and _is_wide(problem.X, self.d):
+            self.design, self.span = row_space(self.design, problem.ball.delta == 0)
+
+    @property
+    def d(self) -> int:
+        """The columns of L."""
+        return int(self.X.shape[1] if self.factor is None else self.factor.shape[1])
+
+    @cached_property
+    def design(self) -> Design:
+        """The rows in these coordinates."""
+        return Design(self.X, self.factor, self.center)
+
+    def theta(self, coef: Array) -> Array:
+        """Return the coordinates of coefficients beta."""
+        theta = coef if self.factor is None else shortest(self.factor, coef)
+        return theta if self.span is None else self.span.drop(theta)
+
+    def coef(self, theta: Array) -> Array:
+        """Return beta = L V theta."""
+        theta = theta if self.span is None else self.span.lift(theta)
+        return theta if self.factor is None else self.factor @ theta
+
+    def intercept(self, b: float, coef: Array) -> float:
+        """Return the intercept on the rows as given, from that on centred rows."""
+        return float(self.uncentred(b, coef))
+
+    def uncentred(self, b: Any, coef: Array) -> Any:
+        """Return the intercepts on the rows as given, one per column of coefficients."""
+        return self._shifted(b, -coef)
+
+    def centred(self, intercept: float, coef: Array) -> float:
+        """Return the intercept on centred rows, from that on the rows as given."""
+        return float(self._shifted(intercept, coef))
+
+    def _shifted(self, b: Any, coef: Array) -> Any:
+        return b if self.center is None else b + self.center @ coef
+
+    def places(self, starts: Starts) -> tuple[Array, Array]:
+        """Return theta (d, B) and the intercepts on centred rows of solutions."""
+        coef = np.stack([start.coef for start in starts], axis=1)
+        return self.theta(coef), self._shifted(np.array([s.intercept for s in starts]), coef)
+
+
+def _is_wide(X: Any, d: int) -> bool:
+    """Whether rows of d coordinates are reduced to their span."""
+    return bool(d > X.shape[0] and X.shape[0] <= REDUCE_UP_TO)
+
+
+class FactoredRows(Design):
+    """The rows z_i = L_b'(x_i - c) of B problems over the same X, each under its own cost.
+
+    ``factors`` (P, d, d) are the matrices L (None: the identity), problem b has that of number
+    ``owner[b]``. Vectors have the problems along their last axis.
+    """
+
+    def __init__(self, X: Any, factors: list[Any], center: Array | None) -> None:
+        super().__init__(X, None, center)
+        self.base = Design(X, None, center)
+        eye = np.eye(self.d)
+        self.factors = np.stack([eye if L is None else L for L in factors])
+        self.owner = np.arange(len(factors))
+
+    def problems(self, index: Array) -> FactoredRows:
+        """Return the rows of some problems."""
+        some = copy(self)
+        some.owner = self.owner[index]
+        return some
+
+    def lifted(self, theta: Array) -> Array:
+        """Return L_b theta_b."""
+        if theta.ndim == 1:
+            return np.asarray(self.factors[self.owner[0]] @ theta)
+        return np.asarray((self.factors[self.owner] @ theta.T[:, :, None])[:, :, 0].T)
+
+    def _pull(self, g: Array) -> Array:
+        """Return L_b'g_b."""
+        if g.ndim == 1:
+            return np.asarray(g @ self.factors[self.owner[0]])
+        return np.asarray((g.T[:, None, :] @ self.factors[self.owner])[:, 0].T)
+
+    def moments(self, D: Array) -> tuple[Array, Array]:
+        """Return Z_b' diag(D_b) Z_b, shape (B, d, d), and Z_b'D_b, shape (d, B)."""
+        G, s = self.base.moments(D)
+        L = self.factors[self.owner]
+        return np.swapaxes(L, 1, 2) @ G @ L, self._pull(s)
+
+    @property
+    def offset(self) -> Array:
+        """|L|'|c|, what is subtracted from each column, shape (B, d)."""
+        return np.asarray(self.base.offset @ np.abs(self.factors))[self.owner]
+
+    @property
+    def rounding(self) -> Array:
+        """What is left of the mean square of a column that is constant."""
+        return self.offset**2 * self.left_of_squares
 
 
 class SmoothMethod(Method):
@@ -115,7 +235,6 @@ class SmoothMethod(Method):
         ``zero`` are the models at theta = 0; steps may use the matrices of ``system``.
         """
         if self.joint:
-            assert isinstance(data.rows, Design)
             rows = DualRows(data.rows, data.y, data.weights, deltas, data.fit_intercept, Round())
             joint = JointObjective(rows, data.loss)
             return order_two.minimise(joint, zero, target, max_iter, start)
@@ -216,7 +335,7 @@ class Path:
         return Start(end.theta, end.b)
 
 
-def _coordinates(problems: list[Problem], part: slice | None) -> tuple[list[Coordinates], Rows]:
+def _coordinates(problems: list[Problem], part: slice | None) -> tuple[list[Coordinates], Design]:
     """Return the coordinates of problems over the same X, and the rows in them.
 
     All have one centre, the mean row; of many rows that of a part of them will do.

@@ -41,17 +41,13 @@ from ...arrays import (
 from ...design import Design
 from ...duality import BALANCED, EQUAL, RIDGE, feasible_growth, positive_solved, threshold
 from ...losses import Loss
-from .coordinates import FactoredRows
 
 Array = NDArray[Any]
-Rows = Design | FactoredRows
 
 #: The share of the predicted decrease that a step must bring.
 ARMIJO = 1e-4
 #: The shortest part of a step that is tried.
 SHORTEST = 2.0**-50
-#: Steps below this, relative to the point, are rounding.
-STILL = 1e-15
 #: Decreases below this, relative to the objective, are rounding.
 ROUNDING = 1e-15
 #: A bound is sought where the gap expected after a step is at most this times the target.
@@ -64,10 +60,9 @@ PATIENCE = 4
 SHARP = 1e-12
 #: Of the first move along the gradient: the least curvature, relative to the slope.
 LEAST_BEND = 1e-3
-#: An old Newton matrix is kept while a step shrinks the gradient by at least this factor.
+#: An old Newton matrix is kept while a step shrinks the gradient by at least this factor; one of
+#: other weights or of another point is expected to.
 CONTRACTION = 0.1
-#: The factor expected of a matrix of other weights or of another point, until it is measured.
-LENT = 0.1
 #: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
 DENSE_UP_TO = 2_000
 #: Operations of the Newton systems of a batch up to which they are solved on the host: launching
@@ -77,8 +72,6 @@ ON_HOST_UP_TO = 10_000_000
 CG_RTOL = 0.1
 #: Steps of conjugate gradients at most.
 CG_STEPS = 200
-#: Added to the operator of conjugate gradients, for directions that no row settles.
-SOFT_RIDGE = 1e-14
 
 #: The least number that is divided by: what it divides can still be squared.
 TINY = 1e-100
@@ -182,7 +175,7 @@ class Progress:
         """
         self.gap = np.maximum(F - self.lower, 0.0)
         left = np.where(self.lower > 0, self.gap, -descent) if kinks else -descent
-        self.stalls = np.where(fall <= STALL * left + STILL * F, self.stalls + 1, 0)
+        self.stalls = np.where(fall <= STALL * left + ROUNDING * F, self.stalls + 1, 0)
         return np.asarray((self.gap <= self.target) | (self.stalls >= PATIENCE))
 
     def columns(self, index: Array) -> Progress:
@@ -236,10 +229,9 @@ def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Descent:
     return Descent(type(x).joined(ended, numbers_of), gap, steps)
 
 
-def low_enough(F: Array, new: Array, length: Array, descent: Array) -> Array:
+def low_enough(F: Any, new: Any, length: Any, descent: Any) -> Any:
     """Whether values F fall by a part of what a share of the steps promises."""
-    low: Array = new <= F + ARMIJO * length * descent + ROUNDING * np.abs(F)
-    return low
+    return new <= F + ARMIJO * length * descent + ROUNDING * np.abs(F)
 
 
 def search(line: Any) -> Any:
@@ -276,7 +268,7 @@ class Minima(Batch):
 class WeightedRows:
     """Rows and targets with the weights (n, B) of B problems, columns of sum 1."""
 
-    rows: Rows
+    rows: Design
     y: Array
     weights: Array
     loss: Loss
@@ -294,7 +286,6 @@ class WeightedRows:
         index = numbers(len(self.y), self.y)[some]
         weights = pick(self.weights, index)
         weights = weights / weights.sum(axis=0)
-        assert isinstance(self.rows, Design)
         return replace(self, rows=self.rows.rows(index), y=pick(self.y, index), weights=weights)
 
     def mean(self, v: Array) -> Array:
@@ -414,7 +405,7 @@ class NewtonSystem:
         self.matrices: Matrices | None = None
         # nan without a matrix, infinite before its first step
         self.residual = np.full(B, np.nan)
-        self.rate = np.full(B, LENT)
+        self.rate = np.full(B, CONTRACTION)
 
     def retried(self) -> NewtonSystem:
         """Return the system for the next problems: the first step with a matrix is the test."""
@@ -426,13 +417,13 @@ class NewtonSystem:
         number = risk.number
         before = self.residual[number]
         shrunk = residual / np.maximum(before, TINY)
-        rate = np.where(np.isfinite(before), np.minimum(shrunk, 1.0), LENT)
+        rate = np.where(np.isfinite(before), np.minimum(shrunk, 1.0), CONTRACTION)
         new = np.flatnonzero(~(shrunk <= CONTRACTION))
         if self.shared and len(new) and number[new[0]] == 0:
             made, B = _matrices(risk.columns(new[:1]), x.columns(new[:1])), len(self.residual)
             H = beside(np.repeat(numpy(made.H), B, axis=0), made.H)
             self.matrices = Matrices(H, np.repeat(made.h, B, axis=1), np.repeat(made.mass, B))
-            rate[new] = LENT
+            rate[new] = CONTRACTION
         elif len(new):
             self._keep(number[new], _matrices(risk.columns(new), x.columns(new)))
             rate[new] = 0.0
@@ -660,7 +651,7 @@ def _matrices(risk: PenalisedRisk, x: Points) -> Matrices:
     )
 
 
-def _eliminated(H: Array, h: Array, m: Array, rows: Rows, stiffness: Array) -> Array:
+def _eliminated(H: Array, h: Array, m: Array, rows: Design, stiffness: Array) -> Array:
     """Return H - hh'/m; columns that are constant, so intercepts themselves, are kept apart.
 
     Of such a column only rounding is left. Where the stiffness is more than that, it alone draws
@@ -705,7 +696,7 @@ def _by_products(risk: PenalisedRisk, x: Points, s: Array) -> tuple[Array, Array
     def applied(v: Array, z: Array) -> Array:
         curved = D * (z - factor_of(dots(D, z) * inverse_mass, z))
         across = v - dots(u, v) * u
-        return rows.adjoint(curved) + stiffness * across + SOFT_RIDGE * v
+        return rows.adjoint(curved) + stiffness * across + RIDGE * v
 
     # g - h s/m = Z'(pi a - D s/m)
     balanced = risk.data.weights * x.slope - factor_of(s / mass, D) * D

@@ -26,7 +26,7 @@ from ...design import Design
 from ...duality import EQUAL, rooted, threshold
 from ...problem import Problem, Solution
 from ..exact import Method, Starts, duality_gap, verdict
-from .coordinates import Coordinates
+from .newton import Coordinates
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...design import model_scores
 from ...duality import Dual, least_finite, priced_risk, priced_tangent
 from ...problem import Problem, Solution
-from ..euclidean.coordinates import Coordinates
+from ..euclidean.newton import Coordinates
 from ..exact import Method, Starts, duality_gap, each_alone, verdict
 from ..norm_rows import FaceRows, norm_rows
 from . import interior

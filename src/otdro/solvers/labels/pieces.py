@@ -30,11 +30,9 @@ from ...costs import Cost
 from ...design import Design
 from ...duality import balance, move_derivatives
 from ...losses import Loss
+from ..euclidean.order_one import SHARP
 
 Array = NDArray[Any]
-
-#: The least bend of the inner problem of order 2, relative to lam.
-LEAST_BEND = 1e-12
 
 #: Value, dl/dz, d2l/dz2 and displacement of the score (n,) of one piece.
 Branch = tuple[Array, Array, Array, Array]
@@ -85,7 +83,7 @@ class WorstLoss:
                 g, h = np.stack([slope, zero]), np.stack([[bend, zero], [zero, zero]])
             else:
                 (t, lam), there = s, np.isfinite(value)
-                stiff = np.maximum(2 * lam - t**2 * bend, LEAST_BEND * lam)
+                stiff = np.maximum(2 * lam - t**2 * bend, SHARP * lam)
                 d = move_derivatives(slope, bend, shift / t, t, stiff)
                 g = np.where(there, np.stack([d.z, d.w, d.lam]), 0.0)
                 H = np.array([[d.zz, d.zw, d.zl], [d.zw, d.ww, d.wl], [d.zl, d.wl, d.ll]])

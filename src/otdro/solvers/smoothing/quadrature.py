@@ -45,7 +45,7 @@ from ...duality import (
 from ...losses import Loss
 from ...problem import Ball, Problem, Solution
 from ...progress import logger
-from ..euclidean.coordinates import Coordinates
+from ..euclidean.newton import Coordinates
 from ..exact import Solver, constant_solution
 
 Array = NDArray[Any]

@@ -31,7 +31,7 @@ from ...duality import worst_risk as norm_worst_risk
 from ...pairs import generator
 from ...problem import Problem, Solution
 from ...progress import logger, shown
-from ..euclidean.coordinates import Coordinates
+from ..euclidean.newton import Coordinates
 from ..exact import Solver, constant_solution
 from ..local_cost import LocalRows, ascend, local_rows, worst_risk
 from .quadrature import (

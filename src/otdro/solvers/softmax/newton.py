@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from ...arrays import as_index, beside, class_masses, namespace, pick
 from ...design import DECOMPOSE_UP_TO, REDUCE_UP_TO, Design, mean, row_space
 from ...problem import Problem, Solution
-from ..euclidean.coordinates import Coordinates
-from ..euclidean.newton import subsample
+from ..euclidean.newton import Coordinates, subsample
 from ..euclidean.order_one import TINY, Batch, descend
 from ..euclidean.order_two import ROUGH_STEPS, ROUGH_TOL
 from ..exact import Method, Starts, ahead, same_factor, verdict
