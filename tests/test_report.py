@@ -240,7 +240,7 @@ def test_a_report_that_fails_leaves_no_file(fitted, tmp_path, monkeypatch):
         raise RuntimeError("half-way")
 
     with monkeypatch.context() as patch:
-        patch.setattr("otdro.report.sections.advice", fail)
+        patch.setattr("otdro.report.page.listed", fail)
         with pytest.raises(RuntimeError, match="half-way"):
             report.write(file, found, model=model)
     with monkeypatch.context() as patch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .writing import render as render
-from .writing import write as write
+from .page import render as render
+from .page import write as write
 
 __all__ = ["render", "write"]

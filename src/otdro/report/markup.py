@@ -6,6 +6,7 @@ Whatever a column or a class is called, it is text.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +24,10 @@ Array = NDArray[Any]
 LONGEST = 48
 #: Around a name inside a sentence without markup: its direction stays its own.
 ISOLATE, POP = "\u2068", "\u2069"
+#: Control characters and halves of characters.
+HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 #: Numbers below this are written without a power of ten.
 MOST_WRITTEN = 1e7
-#: Where a mark is out of sight.
-AWAY = -20.0
 #: The width of a character of an axis label, at the size of the style for telephones.
 CHARACTER = 10.0
 #: Markers of classes, around the origin; the style has as many colours.
@@ -42,14 +43,8 @@ MARKERS = [
 
 def plain(value: Any, longest: int = LONGEST) -> str:
     """Return a short text without control characters or halves of characters."""
-    text = "".join(_visible(letter) for letter in str(value)[: longest + 1])
-    return shorten(text, longest)
-
-
-def _visible(letter: str) -> str:
-    if unicodedata.category(letter) in ("Cc", "Cs"):
-        return " " if letter.isspace() else "\ufffd"
-    return letter
+    text = str(value)[: longest + 1]
+    return shorten(HIDDEN.sub(lambda c: " " if c[0].isspace() else "\ufffd", text), longest)
 
 
 def isolated(value: Any, longest: int = LONGEST) -> str:
@@ -159,82 +154,58 @@ class Frame:
     x: tuple[float, float]
     y: tuple[float, float]
     left: float = 60.0
-    right: float = 12.0
-    top: float = 12.0
-    bottom: float = 42.0
+    margin: float = 12.0
+    below: float = 42.0
     logarithmic: bool = False
 
     @property
-    def inner_width(self) -> float:
-        """The width that is drawn on."""
-        return self.width - self.left - self.right
-
-    @property
-    def inner_height(self) -> float:
-        """The height that is drawn on."""
-        return self.height - self.top - self.bottom
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, width and height of what is drawn on."""
+        width, height = self.width - self.left - self.margin, self.height - self.margin - self.below
+        return self.left, self.margin, width, height
 
     def px(self, x: Any) -> Any:
         """Return places from left to right."""
-        low, high = self.x
-        return self.left + (np.asarray(x) - low) / (high - low) * self.inner_width
+        (low, high), (left, _, width, _) = self.x, self.box
+        return left + (np.asarray(x) - low) / (high - low) * width
 
     def py(self, y: Any) -> Any:
         """Return places from top to bottom."""
-        low, high = self.y
-        return self.top + (high - np.asarray(y)) / (high - low) * self.inner_height
+        (low, high), (_, top, _, height) = self.y, self.box
+        return top + (high - np.asarray(y)) / (high - low) * height
 
     def axes(self, x_label: str, y_label: str) -> str:
         """Return ticks, grid lines and labels of both axes."""
-        base, end = self.top + self.inner_height, self.left + self.inner_width
-        across, up = [], []
-        for tick in ticks(*self.x):
-            p = float(self.px(tick))
-            text = number(10**tick) if self.logarithmic else written(tick)
-            across.append(
-                f'<line x1="{p:.1f}" x2="{p:.1f}" y1="{self.top:g}" y2="{base:g}"/>'
-                f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">{text}</text>'
-            )
-        for tick in ticks(*self.y):
-            p = float(self.py(tick))
-            up.append(
-                f'<line x1="{self.left:g}" x2="{end:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
-                f'<text x="{self.left - 6:g}" y="{p + 4:.1f}" text-anchor="end">'
-                f"{written(tick)}</text>"
-            )
-        x, y = self.left + self.inner_width / 2, self.top + self.inner_height / 2
-        return (
-            f'<g class="axis axis-x">{"".join(across)}<text class="label" x="{x:g}" '
-            f'y="{self.height - 6:g}" text-anchor="middle">{escape(self.across(x_label))}</text>'
-            f'</g><g class="axis axis-y">{"".join(up)}<text class="label" transform="translate(15 '
-            f'{y:g}) rotate(-90)" text-anchor="middle">{escape(self.up(y_label))}</text></g>'
+        left, top, width, height = self.box
+        base, marks, levels = top + height, ticks(*self.x), ticks(*self.y)
+        across = "".join(
+            f'<line x1="{p:.1f}" x2="{p:.1f}" y1="{top:g}" y2="{base:g}"/>'
+            f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">'
+            f"{number(10**tick) if self.logarithmic else written(tick)}</text>"
+            for tick, p in zip(marks, self.px(marks), strict=True)
         )
-
-    def across(self, label: str) -> str:
-        """Return a label as there is room for it below the frame."""
-        return fitted(label, self.inner_width)
-
-    def up(self, label: str) -> str:
-        """Return a label as there is room for it beside the frame."""
-        return fitted(label, self.inner_height)
+        up = "".join(
+            f'<line x1="{left:g}" x2="{left + width:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
+            f'<text x="{left - 6:g}" y="{p + 4:.1f}" text-anchor="end">{written(tick)}</text>'
+            for tick, p in zip(levels, self.py(levels), strict=True)
+        )
+        x, y = left + width / 2, top + height / 2
+        return (
+            f'<g class="axis axis-x">{across}<text class="label" x="{x:g}" '
+            f'y="{self.height - 6:g}" text-anchor="middle">{escape(fitted(x_label, width))}</text>'
+            f'</g><g class="axis axis-y">{up}<text class="label" transform="translate(15 {y:g}) '
+            f'rotate(-90)" text-anchor="middle">{escape(fitted(y_label, height))}</text></g>'
+        )
 
     def curve(self, x: Array, y: Array, kind: str) -> str:
         """Return a line through points; it breaks where a value is not finite."""
         parts: list[str] = []
         pen = "M"
         for px, py in zip(self.px(x), self.py(y), strict=True):
-            if not np.isfinite(py):
-                pen = "M"
-                continue
-            parts.append(f"{pen}{px:.1f} {py:.1f}")
-            pen = "L"
+            if np.isfinite(py):
+                parts.append(f"{pen}{px:.1f} {py:.1f}")
+            pen = "L" if np.isfinite(py) else "M"
         return f'<path class="curve {kind}" d="{"".join(parts)}"/>'
-
-    def dots(self, x: Array, y: Array, kind: str) -> str:
-        """Return small circles."""
-        places = zip(self.px(x), self.py(y), strict=True)
-        marks = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in places)
-        return f'<g class="dots {kind}">{marks}</g>'
 
 
 def fitted(label: str, room: float) -> str:
@@ -278,9 +249,9 @@ def spread(values: Array, margin: float = 0.06) -> tuple[float, float]:
     return low - room, high + room
 
 
-def picture(width: float, height: float, title: str, content: str, extra: str = "") -> str:
+def picture(frame: Frame, title: str, content: str, extra: str = "") -> str:
     """Return an SVG with a title for those who do not see it."""
     return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}" {extra}>'
-        f"{content}</svg>"
+        f'<svg viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" '
+        f'aria-label="{escape(title)}" {extra}>{content}</svg>'
     )

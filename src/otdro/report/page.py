@@ -1,35 +1,35 @@
-"""The sections of the page, as HTML: how good, how far from breaking, the cost, drift, advice."""
+"""From an audit to one HTML file: how good, how far from breaking, the cost, drift, advice."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Sequence
 from html import escape
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import __version__
 from ..comparison import OWN, Summary, verdict
-from ..costs.table import EVEN, Grid
-from ..estimators.resampling import HeldOut
+from ..costs.table import EVEN
+from ..estimators import resampling
+from ..files import write_atomic
 from ..inspection import Audit, Drift, Stability
-from ..inspection.summary import (
-    SPACES,
-    audit_pairs,
-    cost_name,
-    drift_pairs,
-    parts_grid,
-)
-from .markup import Html, bar, isolated, name, number, percent, plain, table
-from .pictures import (
-    calibration_chart,
-    change_text,
-    instability_chart,
-    label,
-    path_chart,
-    roc_chart,
-)
-from .view import View, extreme_directions
+from ..inspection.summary import SPACES, audit_pairs, cost_name, drift_pairs, parts_grid
+from . import pictures
+from .markup import Html, bar, isolated, json_script, marker, name, number, percent, plain, table
+from .pictures import View, change_text, extreme_directions, label
 
+#: What to say where the worst-case loss has no bound.
+UNBOUNDED = (
+    " At order 1 this loss has no bound: moves of little mass, far away. Audit with order=2."
+)
+#: The title of the table of rows, classes and groups.
+BREAKING = "Accuracy, what is certified of it, and the delta at which half of the rows are wrong"
 #: Lines of a table; what is left out is counted.
 LINES = 15
 #: Letters of a cost that is written out.
@@ -44,6 +44,165 @@ CRITERIA = {
 CLASSES = 6
 
 
+def write(file: Any, audit: Audit, **options: Any) -> Path:
+    """Write the report of an audit as one HTML file; a report that fails leaves no file behind.
+
+    Parameters
+    ----------
+    file : path
+        Where the page goes; a file that is there is replaced when the new one is whole.
+    audit : Audit
+        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page shows what drifted.
+    **options
+        Those of ``render``: ``model``, ``scores``, ``stability``, ``title``, ...
+
+    Returns
+    -------
+    Path
+    """
+    path = Path(file)
+    write_atomic(path, render(audit, **options).encode("utf-8", errors="replace"))
+    return path
+
+
+def render(
+    audit: Audit,
+    *,
+    model: Any = None,
+    scores: Sequence[Summary] = (),
+    stability: Stability | None = None,
+    title: str = "Audit of a linear model",
+    notes: Sequence[str] = (),
+    training: bool = False,
+    held_out: str = "folds",
+    row_names: Sequence[Any] | None = None,
+    random_state: int = 0,
+) -> str:
+    """Return the page as text.
+
+    Parameters
+    ----------
+    audit : Audit
+        From ``otdro.audit(model, X, y, ...)``; with ``new=`` the page shows what drifted.
+    model : DROClassifier, DRORegressor or a Pipeline that ends in one, default=None
+        The fitted estimator, for its path, risks, costs and held-out rows; any other model is
+        passed over.
+    scores : sequence of Summary, default=()
+        Scores of held-out rows beside other models, as ``otdro fit`` has them.
+    stability : Stability, default=None
+        From ``otdro.stability(model, X, y)``.
+    title : str, default="Audit of a linear model"
+        The heading of the page.
+    notes : sequence of str, default=()
+        Sentences for the reader, e.g. what was done to the columns.
+    training : bool, default=False
+        Whether the audit is of the rows that the model was fitted on, so that the page says so.
+    held_out : str, default="folds"
+        How the rows of ``scores`` were held out, in words.
+    row_names : sequence of n names, default=None
+        What the rows of the audit are called, e.g. their lines in a file; None: 0, 1, ...
+    random_state : int, default=0
+        Seeds the sample of rows that is drawn where there are many.
+
+    Returns
+    -------
+    str
+    """
+    if not isinstance(audit, Audit):
+        raise TypeError(
+            f"a report is of an Audit, got {type(audit).__name__}: "
+            "otdro.report.write(file, otdro.audit(model, X, y))."
+        )
+    # of a pipeline, the last step
+    model = getattr(model, "steps", [("", model)])[-1][1]
+    if row_names is not None and len(row_names) != len(audit.weights):
+        raise ValueError(f"row_names has {len(row_names)} entries for {len(audit.weights)} rows.")
+    view = View(audit, random_state, row_names)
+    accuracy, accuracy_cursor = pictures.slider_chart(view, "accuracy")
+    risk, risk_cursor = pictures.slider_chart(view, "risk")
+    cursors = {"accuracy": accuracy_cursor, "risk": risk_cursor}
+    texts = pictures.stop_texts(view)
+    rows = "training rows" if training else "audited rows"
+    script = _source("page.js")
+    # what the page has nothing to show of, for its style
+    lacks = {"no-refits": not view.has_refits, "no-fitted": view.fitted is None}
+    parts = {
+        "title": escape(plain(title, 120)),
+        "version": escape(__version__),
+        "css": _source("page.css"),
+        "js": script,
+        # by which the content security policy knows the one script that may run
+        "js-hash": f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
+        "data": json_script(pictures.script_data(view, texts, cursors)),
+        "lead": lead(audit, model, scores, rows, held_out),
+        "good": goodness(audit, model),
+        "held-out": held_out_rows(model),
+        "stability": stable(stability),
+        "sampled": _sampled(view),
+        "view": pictures.scene(view),
+        "legend": _legend(view),
+        "accuracy-chart": accuracy,
+        "risk-chart": risk,
+        "kind": " ".join(name for name, is_missing in lacks.items() if is_missing),
+        "last": str(len(view.deltas) - 1),
+        "first": str(view.first),
+        "fitted": "" if view.fitted is None else str(view.fitted),
+        "mark": f"{view.first / max(len(view.deltas) - 1, 1):.4f}",
+        "rows": rows,
+        "counted": "Rows are counted from 0. " if row_names is None else "",
+        "wrong-already": f"{np.count_nonzero((audit.price == 0) & (audit.weights > 0)):,}",
+        "x-options": pictures.axis_options(view, view.chosen[0]),
+        "y-options": pictures.axis_options(view, view.chosen[1]),
+        "unbounded": "" if np.isfinite(view.risk).all() else UNBOUNDED,
+        "plain-risk": number(view.risk[0]),
+        "rows-first": first_rows(view),
+        "breaking": table(*parts_grid(audit), BREAKING),
+        "columns": columns(audit),
+        "cost": cost(audit, model),
+        "drift": drifted(audit.drift),
+        "next": listed(audit.advice),
+        "notes": listed([*audit.notes, *notes], "<h3>Notes</h3>"),
+        **{f"at-{key}": escape(value) for key, value in texts[view.first].items()},
+    }
+    # in one pass: what is put in stays as it is
+    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], _source("template.html"))
+
+
+def listed(sentences: Sequence[str], heading: str = "") -> str:
+    """Return sentences as a list below its heading, nothing where there are none."""
+    items = "".join(f"<li>{escape(plain(text, 600))}</li>" for text in sentences)
+    return f"{heading}<ul>{items}</ul>" if items else ""
+
+
+def _source(file: str) -> str:
+    return files(__package__).joinpath(file).read_text(encoding="utf-8")
+
+
+def _sampled(view: View) -> str:
+    total, shown = len(view.audit.weights), len(view.rows)
+    if shown == total:
+        return f"All {total:,} rows are drawn; every figure is of all of them."
+    return (
+        f"{shown:,} of {total:,} rows are drawn, those moved first and a random sample of the "
+        "others; every figure is of all rows."
+    )
+
+
+def _legend(view: View) -> str:
+    classes = [] if view.audit.classes is None else list(view.audit.classes)
+    marks = [
+        f'<li><svg viewBox="-6 -6 12 12" aria-hidden="true"><path {marker(k)}/></svg> '
+        f"{name(label)}</li>"
+        for k, label in enumerate(classes[:12])
+    ]
+    if classes:
+        marks.append('<li><i class="key own"></i> boundary of this model</li>')
+    if classes and view.has_refits:
+        marks.append('<li><i class="key refit"></i> boundary refitted for this delta</li>')
+    marks.append('<li><i class="key move"></i> move of a row to where it is wrong</li>')
+    return "".join(marks)
+
+
 def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_out: str) -> str:
     """Return the top of the page: the verdict on held-out rows, then the audit of ``rows``."""
     figures = [(name, plain(value, 400)) for name, value in audit_pairs(audit)]
@@ -53,17 +212,13 @@ def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_ou
     cost = getattr(model, "cost", None)
     sentence = verdict(scores, cost if isinstance(cost, str) else None)
     measures = list(dict.fromkeys(score.measure for score in scores))
-    by_model: dict[str, dict[str, Summary]] = {}
-    for score in scores:
-        by_model.setdefault(score.method, {})[score.measure] = score
+    found = {(score.method, score.measure): score for score in scores}
     lines = []
-    for method, by_measure in by_model.items():
-        first = by_measure[measures[0]]
-        own = [
-            _with_error(by_measure[measure].mean, by_measure[measure].se) for measure in measures
-        ]
-        difference = _with_error(first.difference, first.difference_se)
-        lines.append([method, *own, "" if method == OWN else difference])
+    for method in dict.fromkeys(score.method for score in scores):
+        own = [found[method, measure] for measure in measures]
+        difference = _with_error(own[0].difference, own[0].difference_se)
+        values = [_with_error(score.mean, score.se) for score in own]
+        lines.append([method, *values, "" if method == OWN else difference])
     note = (
         f"Each held-out row was predicted by models fitted without it ({held_out}; mean ± "
         "standard error), which prepared the columns and chose their settings without it too."
@@ -86,15 +241,16 @@ def goodness(audit: Audit, model: Any) -> str:
     parts = [_coefficients(audit), _fit(model)]
     path = getattr(model, "path_", None)
     if path is not None and len(path.deltas) > 1:
-        chart = path_chart(path, float(model.delta_), model.scoring is None)
+        chart = pictures.path_chart(path, float(model.delta_), model.scoring is None)
         text = "Along the deltas that the folds tried: robust risk (solid), empirical risk (dots)"
         held = ", loss of held-out rows (dashes)" if model.scoring is None else ""
         parts.append(_figure(chart, f"{text}{held}. The upright line is the chosen delta."))
     return "".join(parts)
 
 
-def held_out_rows(tested: HeldOut | None) -> str:
+def held_out_rows(model: Any) -> str:
     """Return measures, confusion, calibration and ROC of rows that the models had not seen."""
+    tested = resampling.held_out(model)
     if tested is None:
         return ""
     measures = tested.measures()
@@ -124,11 +280,11 @@ def held_out_rows(tested: HeldOut | None) -> str:
     if len(bins) > 1:
         text = "Calibration on held-out rows in bins of equal size; the dotted line is perfect"
         slope = f"slope {number(measures['calibration slope'])}, 1 is perfect"
-        parts.append(_figure(calibration_chart(bins, labels), f"{text} ({slope})."))
+        parts.append(_figure(pictures.calibration_chart(bins, labels), f"{text} ({slope})."))
     rates = tested.roc()
     if len(rates):
         area = f"ROC curve of held-out rows, area {number(measures['AUC'])}."
-        parts.append(_figure(roc_chart(rates, measures["AUC"]), area))
+        parts.append(_figure(pictures.roc_chart(rates, measures["AUC"]), area))
     return "".join(parts)
 
 
@@ -142,7 +298,7 @@ def stable(stability: Stability | None) -> str:
         "An upright line holds 95% of the refits of a training row, against its prediction; the "
         "dotted line is where both agree."
     )
-    return f"<h3>Stability</h3>{text}{_figure(instability_chart(stability), caption)}"
+    return f"<h3>Stability</h3>{text}{_figure(pictures.instability_chart(stability), caption)}"
 
 
 def _figure(chart: str, caption: str) -> str:
@@ -160,20 +316,18 @@ def _coefficients(audit: Audit) -> str:
     elif audit.classes is not None:
         heads = [isolated(c) for c in audit.classes[:CLASSES]]
     size = np.abs(coef).max(axis=0)
-    blocks: list[tuple[float, list[list[str]]]] = []
-    for column, own in groups.indices.items():
-        ordered = sorted(own, key=lambda j: -size[j])
+    ordered = sorted(groups.indices.items(), key=lambda item: -size[item[1]].max())
+    body: list[list[str]] = []
+    for column, own in ordered[:LINES]:
         values = dict(zip(own, groups.categories.get(column, []), strict=False))
-        lines = [[values.get(j, groups.names[j]), *map(number, coef[:, j])] for j in ordered]
         if values:
-            indented = [[Html(f"&emsp;{name(first)}"), *rest] for first, *rest in lines]
-            lines = [[column, *[""] * len(heads)], *indented]
-        blocks.append((size[ordered[0]], lines))
-    blocks.sort(key=lambda block: -block[0])
-    body = [line for _, lines in blocks[:LINES] for line in lines]
+            body.append([column, *[""] * len(heads)])
+        for j in sorted(own, key=lambda j: -size[j]):
+            head = Html(f"&emsp;{name(values[j])}") if values else groups.names[j]
+            body.append([head, *map(number, coef[:, j])])
     body.append(["(intercept)", *map(number, intercept)])
     where = "" if model.front is None else f", in {SPACES[audit.space]}"
-    more = "" if len(blocks) <= LINES else f" ({LINES} of {len(blocks)} columns)"
+    more = "" if len(ordered) <= LINES else f" ({LINES} of {len(ordered)} columns)"
     if audit.classes is not None and len(audit.classes) > CLASSES:
         more += f" ({CLASSES} of {len(audit.classes)} classes)"
     return table(["column", *heads], body, f"Coefficients{where}, largest first{more}")
@@ -199,12 +353,6 @@ def _fit(model: Any) -> str:
     weights = getattr(model, "weights_", {})
     lines += [[f"weight of {part}", percent(share)] for part, share in weights.items()]
     return table(["the fit", "value"], lines, "The robust fit")
-
-
-def breaking(audit: Audit) -> str:
-    """Return how soon all rows, classes and groups break."""
-    caption = "Accuracy, what is certified of it, and the delta at which half of the rows are wrong"
-    return table(*parts_grid(audit), caption)
 
 
 def columns(audit: Audit) -> str:
@@ -262,24 +410,20 @@ def cost(audit: Audit, model: Any) -> str:
             f"<p>{why}: a unit of every column costs the same, and the prices below differ only as "
             "the standard deviations of the columns do.</p>"
         )
-    units, price = audit.units, audit.units.prices
+    labels, price = audit.units.labels(), audit.units.prices
     order = np.argsort(-price.round(12), kind="stable")
     highest = float(price.max(initial=0.0)) or 1.0
-    prices = Grid(
-        ["column", "price"],
-        [[units.labels()[j], bar(price[j] / highest, number(price[j]))] for j in order[:LINES]],
-    )
+    body = [[labels[j], bar(price[j] / highest, number(price[j]))] for j in order[:LINES]]
     caption = "Price of moving a column by one standard deviation, or of switching a category"
+    prices = table(["column", "price"], body, caption, total=len(order))
+    if len(candidates) < 2:
+        return words + prices
     compared = [
         [c.name + (" (chosen)" if c.chosen else ""), number(c.delta), number(c.score)]
         for c in sorted(candidates, key=lambda c: c.criterion)[:LINES]
     ]
-    head = ["cost", "delta", "fold score"]
-    others = ""
-    if len(compared) > 1:
-        others = table(head, compared, "Costs that the folds compared")
-        others += f'<p class="note">{escape(_how_compared(model))}</p>'
-    return words + table(*prices, caption, total=len(order)) + others
+    others = table(["cost", "delta", "fold score"], compared, "Costs that the folds compared")
+    return f'{words}{prices}{others}<p class="note">{escape(_how_compared(model))}</p>'
 
 
 def _how_compared(model: Any) -> str:
@@ -325,9 +469,3 @@ def drifted(drift: Drift | None) -> str:
     ]
     sentence = escape(plain(answer[:1].upper() + answer[1:], 600))
     return f'<p class="verdict">{sentence}</p><div class="flow">{"".join(tables)}</div>'
-
-
-def advice(audit: Audit) -> str:
-    """Return what to do next, in the sentences of the audit."""
-    items = "".join(f"<li>{escape(plain(text, 600))}</li>" for text in audit.advice)
-    return f"<ul>{items}</ul>"
