@@ -9,7 +9,7 @@ import otdro
 
 SOURCE = Path(otdro.__file__).parent
 LAYERS = [
-    {"arrays", "files", "first_use", "memory", "wanted"},
+    {"arrays", "files", "first_use", "wanted"},
     {"entry"},
     {"design", "progress", "chunks"},
     {"losses", "costs", "pairs"},

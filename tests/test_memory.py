@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from otdro import DROClassifier, memory
+from otdro import DROClassifier, arrays
 from otdro.design import as_dense
 
 
@@ -20,8 +20,8 @@ def rows():
 @pytest.fixture
 def little(monkeypatch):
     """Let any need be looked at, and nothing be left."""
-    monkeypatch.setattr(memory, "ASKED_FROM", 0)
-    monkeypatch.setattr(memory, "available_memory", lambda: 2**10)
+    monkeypatch.setattr(arrays, "SMALL", 0)
+    monkeypatch.setattr(arrays, "available_memory", lambda: 2**10)
 
 
 def test_a_fit_beyond_the_memory_is_refused_with_what_would_fit(rows, little):
@@ -37,8 +37,8 @@ def test_a_fit_beyond_the_memory_is_refused_with_what_would_fit(rows, little):
 def test_a_refused_fit_leaves_the_model_as_it_was(rows, monkeypatch):
     model = DROClassifier(cost="euclidean", delta=0.1).fit(*rows)
     before = model.coef_.copy()
-    monkeypatch.setattr(memory, "ASKED_FROM", 0)
-    monkeypatch.setattr(memory, "available_memory", lambda: 0)
+    monkeypatch.setattr(arrays, "SMALL", 0)
+    monkeypatch.setattr(arrays, "available_memory", lambda: 0)
     with pytest.raises(MemoryError):
         model.fit(*rows)
     np.testing.assert_array_equal(model.coef_, before)
@@ -48,7 +48,7 @@ def test_a_small_fit_does_not_ask_the_system(rows, monkeypatch):
     def asked():
         raise AssertionError("the system was asked")
 
-    monkeypatch.setattr(memory, "available_memory", asked)
+    monkeypatch.setattr(arrays, "available_memory", asked)
     DROClassifier(cost="euclidean", delta=0.1).fit(*rows)
 
 
@@ -69,7 +69,7 @@ def test_the_estimate_is_below_what_a_fit_takes(settings, folds):
     DROClassifier(cost="euclidean", **settings).fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    need = memory.fit_need(X, folds=folds, learned=False, written=True)
+    need = arrays.fit_need(X, folds=folds, learned=False, written=True)
     # a lower bound, so that no fit is refused that would have fitted, and not an empty one
     assert peak / 10 < need < peak
 
@@ -93,20 +93,20 @@ def test_the_limit_of_a_control_group_counts(tmp_path, monkeypatch, group, names
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{value}\n")
     (tmp_path / names[0]).with_name("memory.stat").write_text(stat)
-    monkeypatch.setattr(memory, "GROUPS", groups)
-    monkeypatch.setattr(memory, "LIMITS", tmp_path)
+    monkeypatch.setattr(arrays, "GROUPS", groups)
+    monkeypatch.setattr(arrays, "LIMITS", tmp_path)
     # 5,000 - 4,000 in use, of which 300 are pages of files
-    assert memory.available_memory() == 1300
+    assert arrays.available_memory() == 1300
 
 
 def test_no_limit_and_no_control_groups_leave_the_memory_of_the_system(tmp_path, monkeypatch):
     for name, text in {"memory.max": "max", "memory.current": "4000", "memory.stat": ""}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "LIMITS", tmp_path)
-    monkeypatch.setattr(memory, "GROUPS", tmp_path / "none")
+    monkeypatch.setattr(arrays, "LIMITS", tmp_path)
+    monkeypatch.setattr(arrays, "GROUPS", tmp_path / "none")
     system = tmp_path / "system"
     system.write_text("MemTotal: 9 kB\nMemAvailable: 3 kB\n")
-    monkeypatch.setattr(memory, "SYSTEM", system)
-    assert memory.available_memory() == 3 * 1024
-    monkeypatch.setattr(memory, "SYSTEM", tmp_path / "none")
-    assert memory.available_memory() > 2**20
+    monkeypatch.setattr(arrays, "SYSTEM", system)
+    assert arrays.available_memory() == 3 * 1024
+    monkeypatch.setattr(arrays, "SYSTEM", tmp_path / "none")
+    assert arrays.available_memory() > 2**20

@@ -74,7 +74,7 @@ MEMBERS = {kind.__name__ for kind in classes() if any(is_own(base) for base in k
 #: Where a member may be asked for, because what is in hand comes from a user.
 OPEN = {
     # a reader that the user made names its columns, where arrays come beside the rows
-    "chunks/opening.py": {"ParquetRows"},
+    "chunks/__init__.py": {"ParquetRows"},
 }
 #: What losses, costs and solvers state, every one of them: its base class has the default.
 FACTS = set().union(

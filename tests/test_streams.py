@@ -10,8 +10,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
-from otdro import Ball, DROClassifier, DRORegressor, memory, robust_risk
-from otdro.chunks import open_rows, opening, parquet, read_target
+from otdro import Ball, DROClassifier, DRORegressor, arrays, robust_risk
+from otdro.chunks import base, open_rows, parquet, read_target
 from otdro.chunks.memmap import MappedRows, read
 from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
@@ -359,7 +359,7 @@ def test_passes_are_few(rows):
 
 def test_a_mapped_file_is_read_in_chunks(rows, tmp_path, monkeypatch):
     X, y, _ = rows
-    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    monkeypatch.setattr(base, "SMALL", 0)
     M = mapped(tmp_path, X)
     found = DROClassifier(**FINE).fit(M, y)
     assert "passes over" in found.message_
@@ -568,7 +568,7 @@ def test_nan_in_the_target_is_named(rows):
 
 def test_a_file_that_shrinks_is_an_error(rows, tmp_path, monkeypatch):
     X, y, _ = rows
-    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    monkeypatch.setattr(base, "SMALL", 0)
     M = mapped(tmp_path, X)
     os.truncate(tmp_path / "X.bin", 40_000)
     with pytest.raises(ValueError, match=r"X\.bin shrank while it was read: it has 40000 bytes"):
@@ -697,7 +697,7 @@ def test_classes_are_checked(rows):
 
 def test_a_mapped_file_that_cannot_be_streamed_is_read_if_it_fits(rows, tmp_path, monkeypatch):
     X, y, _ = rows
-    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    monkeypatch.setattr(base, "SMALL", 0)
     M = mapped(tmp_path, X)
     hinge = DROClassifier(loss="hinge", cost="euclidean", delta=0.1)
     assert_allclose(hinge.fit(M, y).coef_, hinge.fit(X, y).coef_)
@@ -706,7 +706,7 @@ def test_a_mapped_file_that_cannot_be_streamed_is_read_if_it_fits(rows, tmp_path
     assert_allclose(softmax.fit(M, three).coef_, softmax.fit(X, three).coef_)
     with pytest.raises(ValueError, match="the rows have no targets"):
         DROClassifier(**FINE).fit(M, None)
-    monkeypatch.setattr(memory, "available_memory", lambda: 2**16)
+    monkeypatch.setattr(arrays, "available_memory", lambda: 2**16)
     words = r"needs about 0\.0 GiB of memory and 0\.0 GiB are free.*Hinge is neither"
     with pytest.raises(MemoryError, match=words):
         hinge.fit(M, y)
@@ -717,7 +717,7 @@ def test_a_mapped_file_that_cannot_be_streamed_is_read_if_it_fits(rows, tmp_path
 def test_libraries_are_not_mixed(rows, tmp_path, monkeypatch):
     da = pytest.importorskip("dask.array")
     X, y, _ = rows
-    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    monkeypatch.setattr(base, "SMALL", 0)
     with pytest.raises(TypeError, match="both in the same library"):
         open_rows(mapped(tmp_path, X), da.from_array(y, chunks=100))
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from table1 import Plan, run
 
 from otdro import DROClassifier, DRORegressor
-from otdro.chunks import open_rows, opening, parquet
+from otdro.chunks import base, open_rows, parquet
 from otdro.costs import Mahalanobis
 from otdro.metrics import Learned, Spectral
 from otdro.solvers.streamed import stream
@@ -129,7 +129,7 @@ def test_weights_come_from_every_source(rows, weights, tmp_path, monkeypatch):
     data = parquet(folder, target="label", sample_weight="weight")
     named = DROClassifier(**FINE).fit(folder, "label", sample_weight="weight")
     opened = [named, DROClassifier(**FINE).fit(data, None)]
-    monkeypatch.setattr(opening, "MAPPED_FROM", 0)
+    monkeypatch.setattr(base, "SMALL", 0)
     M, W = mapped(tmp_path, X), mapped(tmp_path, weights, "w.bin")
     opened.append(DROClassifier(**FINE).fit(M, y, W))
     with dask.config.set(scheduler="synchronous"):

@@ -1,16 +1,20 @@
-"""The library and the device of arrays: NumPy, or torch and CuPy by the array API standard.
+"""The library, the device and the memory of arrays: NumPy, torch or CuPy by the array API standard.
 
 An array with an entry per row (X, targets, weights, scores, slopes) is where the rows are. What has
 an entry per column, delta or problem is NumPy: the products below bring it back. Products of
 float32 rows are float32, their sums over rows float64.
+
+A fit that would need more memory than is left is refused before it starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +31,23 @@ LIBRARIES = ("torch", "cupy")
 BLOCK_ROWS = 4_096
 #: Entries of rows that are scaled at a time: what a Gram matrix takes beside X.
 CHUNK = 2**28
-#: Entries that an elementwise function of many passes is given at a time.
-ELEMENTS = 2**14
+#: Where the system tells of its memory.
+SYSTEM = Path("/proc/meminfo")
+#: Where it tells of the control groups of this process.
+GROUPS = Path("/proc/self/cgroup")
+#: Where it tells of the limits of control groups.
+LIMITS = Path("/sys/fs/cgroup")
+#: Bytes up to which rows are small: asking the system for its memory would take longer than a fit
+#: should, and reading them in chunks longer than a fit in memory.
+SMALL = 2**28
+#: float64 numbers per row that a fit holds at least: scores, slopes, curvatures, weights, targets.
+PER_ROW = 6
+#: The same with folds, which have scores and slopes of their own.
+PER_ROW_WITH_FOLDS = 20
+#: Matrices of d x d that a fit holds at least: the Newton system.
+MATRICES = 2
+#: The same with a learned cost: also those of the candidates in every fold.
+MATRICES_LEARNED = 12
 #: Formats of X that are taken as they are.
 FORMATS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
@@ -93,34 +112,6 @@ def factor_of(v: Array, x: Any) -> Any:
     if isinstance(x, np.ndarray) or not isinstance(v, np.ndarray) or v.shape != (1,):
         return beside(v, x)
     return v.item()
-
-
-def elementwise(function: Callable[[Any, Any], tuple[Any, ...]], z: Any, y: Any) -> tuple[Any, ...]:
-    """Return what an elementwise function of z and y returns, arrays of the shape of z.
-
-    Many NumPy rows are passed to it a block at a time, so that what it writes on the way is small
-    and stays in the cache.
-    """
-    if not isinstance(z, np.ndarray) or z.size <= ELEMENTS:
-        return function(z, y)
-    if 1 < np.ndim(y) < z.ndim:
-        y = np.broadcast_to(y, z.shape)
-    if not _row_by_row(z, y):
-        return function(z, y)
-    step = max(1, ELEMENTS * len(z) // z.size)
-    first = function(z[:step], y[:step])
-    found = tuple(np.empty_like(z, part.dtype) for part in first)
-    for start in range(0, len(z), step):
-        rows = slice(start, start + step)
-        for whole, part in zip(found, function(z[rows], y[rows]), strict=True):
-            whole[rows] = part
-    return found
-
-
-def _row_by_row(z: Array, y: Any) -> bool:
-    """Whether y has an entry for each row of z, and no more than z has."""
-    shape = np.shape(y)
-    return shape[:1] == z.shape[:1] and np.broadcast_shapes(z.shape, shape) == z.shape
 
 
 def mass(weights: Any, mask: Any) -> float:
@@ -258,48 +249,6 @@ def _blocks(X: Any, R: Any) -> Iterator[tuple[Any, Any]]:
         yield X[None, whole:], R[None, whole:]
 
 
-def require_one_place(X: Any, others: dict[str, Any]) -> None:
-    """Refuse arrays of another library or device than X; lists, tables and text have neither."""
-    home = place(X)
-    for name, other in others.items():
-        placed = library(other) is not None or (
-            isinstance(other, np.ndarray) and other.dtype.kind in "biuf"
-        )
-        if placed and place(other) != home:
-            raise ValueError(
-                f"X is an array of {home} and {name} one of {place(other)}: move one of them, so "
-                "that all arrays of a call are of one library and on one device."
-            )
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether a library says that its device has no memory left; each has a class of its own."""
-    return "OutOfMemory" in type(error).__name__
-
-
-@contextmanager
-def told_of_memory(X: Any) -> Iterator[None]:
-    """Say how much memory was needed where a device has too little."""
-    try:
-        yield
-    except Exception as error:
-        if library(X) is None or not out_of_memory(error):
-            raise
-        n, d = X.shape
-        size = n * d * (8 if str(X.dtype).endswith("64") else 4)
-        # the scaled copy of a chunk of X, and arrays of one float64 per row
-        needed = size + min(size, 8 * CHUNK) + 8 * n * ROW_ARRAYS
-        raise MemoryError(
-            f"the device ({place(X)}) ran out of memory: X has {size / 2**30:.2f} GiB and a fit "
-            f"needs about {needed / 2**30:.2f} GiB with it. Use fewer rows or float32, or fit "
-            "NumPy arrays."
-        ) from error
-
-
-#: Arrays of one float64 per row that a fit holds at its peak.
-ROW_ARRAYS = 24
-
-
 def formats(X: Any) -> dict[str, Any]:
     """Return what ``validate_data`` takes X as: CSR, float64 and float32, on a device dense."""
     if not stays(X):
@@ -331,9 +280,22 @@ def stays(X: Any) -> bool:
 
 
 def check_places(X: Any, **others: Any) -> None:
-    """Refuse arrays of a call that are not all of one library and on one device."""
-    if get_config()["array_api_dispatch"]:
-        require_one_place(X, others)
+    """Refuse arrays of a call of another library or device than X, under array API dispatch.
+
+    Lists, tables and text have neither.
+    """
+    if not get_config()["array_api_dispatch"]:
+        return
+    home = place(X)
+    for name, other in others.items():
+        placed = library(other) is not None or (
+            isinstance(other, np.ndarray) and other.dtype.kind in "biuf"
+        )
+        if placed and place(other) != home:
+            raise ValueError(
+                f"X is an array of {home} and {name} one of {place(other)}: move one of them, so "
+                "that all arrays of a call are of one library and on one device."
+            )
 
 
 def check_vector(v: Any, X: Any, name: str) -> Any:
@@ -374,3 +336,118 @@ def _is_missing(entry: Any) -> bool:
 def on_host(X: Any) -> Any:
     """Return an array that stays on its device as NumPy's, anything else as it is."""
     return numpy(X) if stays(X) else X
+
+
+def available_memory() -> int:
+    """Return the free memory in bytes: the system's, or what a control group leaves of it."""
+    try:
+        lines = SYSTEM.read_text().splitlines()
+        free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([free, *_left_by_groups()])
+
+
+def _left_by_groups() -> Iterator[int]:
+    """Yield the bytes that the limits of control groups, versions 2 and 1, leave this process."""
+    for folder, limit, used in (
+        (_folder("0::", LIMITS), "memory.max", "memory.current"),
+        (_folder(":memory:", LIMITS / "memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        try:
+            most = int((folder / limit).read_text())
+            now = int((folder / used).read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            # no such group, or "max": no limit
+            continue
+        # pages of files are given back when memory is short
+        names = ("total_active_file", "total_inactive_file")
+        if names[0] not in stat:
+            names = ("active_file", "inactive_file")
+        yield max(0, most - now + sum(int(stat.get(name, 0)) for name in names))
+
+
+def _folder(mark: str, root: Path) -> Path:
+    """Return the folder of this process's group; the root where a container shows no other."""
+    try:
+        lines = GROUPS.read_text().splitlines()
+    except OSError:
+        return root
+    for line in lines:
+        if mark in line:
+            own = root / line.partition(mark)[2].lstrip("/")
+            return own if own.is_dir() else root
+    return root
+
+
+def require_memory(need: float, what: str, instead: str) -> None:
+    """Refuse what would need more memory than there is, before it starts."""
+    free = available_memory()
+    if need > free:
+        raise MemoryError(
+            f"{what} needs about {need / 2**30:.1f} GiB of memory and {free / 2**30:.1f} GiB are "
+            f"free: {instead}."
+        )
+
+
+def fit_need(X: Any, *, folds: bool, learned: bool, written: bool) -> float:
+    """Return the bytes that a fit needs at least, beside X: less than that cannot be enough.
+
+    They are numbers per row, with ``folds`` a copy of the rows, and where d x d is ``written`` some
+    matrices, more of them for a ``learned`` cost.
+    """
+    n, d = X.shape
+    numbers = n * (PER_ROW_WITH_FOLDS if folds else PER_ROW)
+    matrices = (MATRICES_LEARNED if learned else MATRICES) * d**2 if written else 0
+    return 8.0 * (numbers + matrices) + (size_of(X) if folds else 0)
+
+
+def size_of(X: Any) -> int:
+    """Return the bytes of the entries of an array, of a sparse one with their places."""
+    parts = (X.data, X.indices, X.indptr) if hasattr(X, "indptr") else (X,)
+    return sum(int(part.nbytes) for part in parts)
+
+
+def require_fit(X: Any, *, folds: bool, learned: bool, written: bool) -> None:
+    """Refuse a fit to X that cannot fit into memory, with what would."""
+    need = fit_need(X, folds=folds, learned=learned, written=written)
+    if need < SMALL:
+        return
+    n, d = X.shape
+    smaller = [
+        *(["cost='euclidean'"] if learned else []),
+        *(["a number as delta"] if folds else []),
+        "rows in chunks (a memmap, a Dask array or a folder of Parquet files)",
+    ]
+    what = f"a fit to {n:,} rows of {d:,} columns"
+    require_memory(need, what, f"use {', or '.join(smaller)}")
+
+
+def require_dense(n: int, d: int) -> None:
+    """Refuse to write sparse rows out as a dense array that cannot fit into memory."""
+    need = 8.0 * n * d
+    if need >= SMALL:
+        what = f"writing {n:,} sparse rows of {d:,} columns as a dense array"
+        instead = "use the logistic loss with cost='euclidean', which keeps rows sparse, or fewer"
+        require_memory(need, what, f"{instead} rows or columns")
+
+
+@contextmanager
+def told_of_memory(X: Any) -> Iterator[None]:
+    """Say how much memory was needed where a device has too little."""
+    try:
+        yield
+    except Exception as error:
+        # each library has a class of its own
+        if library(X) is None or "OutOfMemory" not in type(error).__name__:
+            raise
+        n, d = X.shape
+        size = n * d * (8 if str(X.dtype).endswith("64") else 4)
+        # the scaled copy of a chunk of X, and arrays of one float64 per row
+        needed = size + min(size, 8 * CHUNK) + 8 * n * PER_ROW_WITH_FOLDS
+        raise MemoryError(
+            f"the device ({place(X)}) ran out of memory: X has {size / 2**30:.2f} GiB and a fit "
+            f"needs about {needed / 2**30:.2f} GiB with it. Use fewer rows or float32, or fit "
+            "NumPy arrays."
+        ) from error

@@ -28,8 +28,8 @@ from .arrays import (
     numpy,
     pick,
     product_of_rows,
+    require_dense,
 )
-from .memory import require_dense
 
 Array = NDArray[Any]
 

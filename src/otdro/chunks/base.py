@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import missing_entries
+from ..arrays import SMALL, missing_entries
 
 Array = NDArray[Any]
 
@@ -18,7 +19,6 @@ CHUNK_BYTES = 2**25
 
 #: What a job finds in a chunk: named parts that are added up over the chunks.
 Sums = dict[str, Any]
-
 
 #: What may come beside X, one entry per row: by its name in a chunk its name in ``fit``.
 BESIDE = {"y": "y", "w": "sample_weight", "group": "groups"}
@@ -138,7 +138,8 @@ class Chunks:
         found: list[Sums] | None = None
         rows = 0
         for chunk in self:
-            part = apply(jobs, checked(chunk, self.d, self.dtype))
+            require_alike(chunk, self.d, self.dtype)
+            part = [job(chunk) for job in jobs]
             rows += len(chunk.X)
             found = part if found is None else add(found, part)
         if found is None or rows != self.n:
@@ -159,8 +160,8 @@ class Chunks:
         return self
 
 
-def checked(chunk: Chunk, d: int, dtype: np.dtype[Any]) -> Chunk:
-    """Return a chunk; refuse one of other columns or numbers than the rest, or without targets."""
+def require_alike(chunk: Chunk, d: int, dtype: np.dtype[Any]) -> None:
+    """Refuse a chunk of other columns or numbers than the rest, or with parts of other lengths."""
     X = chunk.X
     if X.ndim != 2 or X.shape[1] != d:
         raise ValueError(
@@ -179,12 +180,6 @@ def checked(chunk: Chunk, d: int, dtype: np.dtype[Any]) -> Chunk:
                 f"{chunk.name} has {len(X)} rows but {name} of shape {beside.shape}: give one "
                 "entry per row."
             )
-    return chunk
-
-
-def apply(jobs: tuple[Job, ...], chunk: Chunk) -> list[Sums]:
-    """Return what each job finds in a chunk."""
-    return [job(chunk) for job in jobs]
 
 
 def add(first: list[Sums], second: list[Sums]) -> list[Sums]:
@@ -209,3 +204,21 @@ def is_dask(X: Any) -> bool:
 def is_mapped(X: Any) -> bool:
     """Whether an array is, or is a view of, a file that numpy maps into memory."""
     return isinstance(X, np.memmap) and getattr(X, "_mmap", None) is not None
+
+
+def in_chunks(X: Any) -> bool:
+    """Whether X is read in chunks: a folder, a Dask collection, ``Chunks``, a large memmap."""
+    if isinstance(X, Chunks | str | PathLike) or is_dask(X):
+        return True
+    return is_mapped(X) and X.nbytes > SMALL
+
+
+def _targets(chunk: Chunk) -> Sums:
+    """Return the targets of a chunk."""
+    return {"y": [] if chunk.y is None else [chunk.y]}
+
+
+def read_target(rows: Chunks) -> Array:
+    """Return the targets of all rows as one array: one pass."""
+    [found] = rows.total(_targets)
+    return np.concatenate(found["y"])

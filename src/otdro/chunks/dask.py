@@ -17,9 +17,8 @@ from .base import (
     Job,
     Sums,
     add,
-    apply,
-    checked,
     is_dask,
+    require_alike,
     require_numbers,
 )
 from .memmap import column
@@ -73,10 +72,10 @@ class DaskRows(Chunks):
         """Return what each job finds, added up over all chunks: one map and one reduction."""
         import dask
 
-        work = dask.delayed(Work(jobs, self.d, self.dtype), pure=False)
+        work = dask.delayed((jobs, self.d, self.dtype), pure=False, traverse=False)
         starts = np.cumsum([0, *self.sizes])
         level = [
-            dask.delayed(_run, pure=False)(work, i, int(starts[i]), size, *parts)
+            dask.delayed(_work, pure=False)(work, i, int(starts[i]), size, *parts)
             for i, (size, parts) in enumerate(zip(self.sizes, self.parts, strict=True))
         ]
         while len(level) > 1:
@@ -89,22 +88,17 @@ class DaskRows(Chunks):
         return found
 
 
-class Work:
-    """The jobs of a pass and what the rows look like: what travels to the workers."""
-
-    def __init__(self, jobs: tuple[Job, ...], d: int, dtype: np.dtype[Any]) -> None:
-        self.jobs, self.d, self.dtype = jobs, d, dtype
-
-
-def _run(work: Work, number: int, start: int, size: int, *parts: Any) -> list[Sums]:
-    """Return what the jobs find in one chunk."""
+def _work(work: tuple[Any, ...], number: int, start: int, size: int, *parts: Any) -> list[Sums]:
+    """Return what jobs find in one chunk of rows of d columns of a type."""
+    jobs, d, dtype = work
     chunk = Chunk(number, start, *_arrays(parts))
     if len(chunk.X) != size:
         raise ValueError(
             f"chunk {number} of the Dask array has {len(chunk.X)} rows, but {size} were announced: "
             "call X.compute_chunk_sizes() first."
         )
-    return apply(work.jobs, checked(chunk, work.d, work.dtype))
+    require_alike(chunk, d, dtype)
+    return [job(chunk) for job in jobs]
 
 
 def _arrays(parts: tuple[Any, ...]) -> list[Any]:

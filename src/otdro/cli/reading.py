@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..memory import available_memory
+from ..arrays import available_memory
 from .errors import UserError
 
 Array = NDArray[Any]

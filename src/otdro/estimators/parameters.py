@@ -24,12 +24,12 @@ from ..arrays import (
     missing_entries,
     namespace,
     numpy,
+    require_memory,
 )
 from ..chunks import Chunks, open_rows
 from ..costs import Cost, is_function
 from ..design import WRITTEN_UP_TO
 from ..losses import Loss
-from ..memory import require_memory
 from ..problem import check_price
 from ..radius.checks import LARGEST, check_deltas
 from ..radius.rules import RULES

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from ..arrays import TINY, as_float, elementwise, mass, namespace
+from ..arrays import TINY, as_float, mass, namespace
 from .base import Array, Ends, Inner, Loss, SlopeRange, entropy
 from .softmax import Softmax
 
@@ -33,13 +33,14 @@ class Logistic(Loss):
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""
-        [value] = elementwise(_value, z, y)
+        m = y * z
+        xp = namespace(m)
+        value: Array = xp.log1p(xp.exp(-xp.abs(m))) + xp.maximum(-m, 0.0)
         return value
 
     def derivative(self, z: Array, y: Array) -> Array:
         """Return -y sigma(-yz)."""
-        [slope] = elementwise(_derivative, z, y)
-        return slope
+        return -y * _sigma(-y * z)
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return sigma(yz) sigma(-yz)."""
@@ -48,8 +49,20 @@ class Logistic(Loss):
 
     def evaluate(self, z: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return value, derivative and curvature from one exponential, in the fewest passes."""
-        value, slope, curvature = elementwise(_evaluated, z, y)
-        return value, slope, curvature
+        m = y * z
+        xp = namespace(m)
+        e = xp.abs(m)
+        e *= -1.0
+        e = xp.exp(e)
+        value, rest = xp.log1p(e), xp.minimum(m, 0.0)
+        value -= rest
+        # sigma(-|m|) and sigma(|m|): no digit is lost in their product
+        e /= e + 1
+        rest = 1 - e
+        bend = e * rest
+        e = xp.where(m <= 0, rest, e)
+        e *= -y
+        return value, e, bend
 
     def probability(self, z: Array) -> Array:
         """Return sigma(z)."""
@@ -147,33 +160,6 @@ def _brackets(m: Array, a: Any) -> Brackets:
     return Brackets(
         exists, xp.where(exists, begin, shoulder), xp.where(exists, end, shoulder), first
     )
-
-
-def _value(z: Array, y: Array) -> tuple[Array]:
-    m = y * z
-    xp = namespace(m)
-    return (xp.log1p(xp.exp(-xp.abs(m))) + xp.maximum(-m, 0.0),)
-
-
-def _derivative(z: Array, y: Array) -> tuple[Array]:
-    return (-y * _sigma(-y * z),)
-
-
-def _evaluated(z: Array, y: Array) -> tuple[Array, Array, Array]:
-    m = y * z
-    xp = namespace(m)
-    e = xp.abs(m)
-    e *= -1.0
-    e = xp.exp(e)
-    value, rest = xp.log1p(e), xp.minimum(m, 0.0)
-    value -= rest
-    # sigma(-|m|) and sigma(|m|): no digit is lost in their product
-    e /= e + 1
-    rest = 1 - e
-    bend = e * rest
-    e = xp.where(m <= 0, rest, e)
-    e *= -y
-    return value, e, bend
 
 
 def _sigma(x: Array) -> Array:

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from ..arrays import beside, library, numpy, pick
+from ..arrays import beside, library, numpy, pick, require_fit
 from ..costs import Cost, Norm
 from ..design import WRITTEN_UP_TO, Design, is_wide
-from ..memory import require_fit
 from ..pairs import generator
 from ..problem import Ball, Sample, Solution
 from ..solvers import Solver
