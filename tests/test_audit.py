@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PowerTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from otdro import Ball, DROClassifier, DRORegressor, audit, robust_risk
+from otdro import Ball, DROClassifier, DRORegressor, audit, load, robust_risk, save
 from otdro.costs import FeatureMap, Mahalanobis, Norm
 from otdro.metrics import GeometricMean
 from strangers import LThreeHalves
@@ -825,3 +825,24 @@ def test_a_switch_in_more_rows_than_its_category_has_breaks_no_model(order):
     assert found.in_words(9.0, "city").startswith("more than a switch of city")
     [line] = [line for line in str(found.columns).splitlines() if line.startswith("city")]
     assert line.split()[-2:] == ["cannot", "-"]
+
+
+def test_deltas_are_in_deviations_of_the_training_rows(tmp_path):
+    pytest.importorskip("skops")
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(60, 2)) * [1.0, 4.0], rng.normal(size=(40, 2)) * [3.0, 1.0]
+    y, z = (X[:, 0] > 0).astype(int), (Z[:, 0] > 0).astype(int)
+    model = make_pipeline(StandardScaler(), DROClassifier(cost="euclidean", delta=0.1)).fit(X, y)
+    fitted = audit(model, X, y)
+    save(model, tmp_path / "model.skops")
+    for own in (model, load(tmp_path / "model.skops")):
+        found = audit(own, Z, z)
+        assert_allclose(found.scale, fitted.scale)
+        assert found.in_words(0.1) == fitted.in_words(0.1)
+        assert found.in_words(0.1) in str(found)
+        line = "deviations: standard deviations of the training rows, after StandardScaler"
+        assert line in str(found).splitlines()
+    assert "standard deviations of these rows\n" in str(audit(LogisticRegression().fit(X, y), Z, z))
+    raw = audit(model, Z, z, space="raw")
+    assert_allclose(raw.scale, Z.std(axis=0))
+    assert raw.model.deviations_of == "of these rows"

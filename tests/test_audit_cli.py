@@ -24,7 +24,7 @@ from otdro import audit  # noqa: E402
 AUDIT = (
     "command schema version model data target new check task rows columns classes space cost order "
     "tau loss label_cost target_cost fitted_delta accuracy constant_accuracy curve unit_column "
-    "unit_switch "
+    "unit_switch deviations_of "
     "breaking_points chance_at_breaking_point classes_breaking groups_breaking by_column advice "
     "notes drift record requirements met"
 )

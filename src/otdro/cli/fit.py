@@ -409,6 +409,7 @@ def described(model: Any, audited: Audit, delta_by: str) -> dict[str, Any]:
         "delta": float(model.delta_),
         "delta_by": delta_by,
         "delta_in_words": audited.in_words(float(model.delta_)),
+        "deviations_of": audited.model.deviations_of,
         # an average of models has no certificate of its own
         "empirical_risk": getattr(model, "empirical_risk_", None),
         "robust_risk": model.robust_risk_,
@@ -488,7 +489,10 @@ def risks_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     by = report["delta_by"]
     if not by.startswith("the "):
         by = {"cv": "chosen by folds", "theory": "chosen by theory"}.get(by, "as given")
-    lines = [("delta", f"{report['delta']:.4g}, {by} ({report['delta_in_words']})")]
+    lines = [
+        ("delta", f"{report['delta']:.4g}, {by} ({report['delta_in_words']})"),
+        ("deviations", f"standard deviations {report['deviations_of']}"),
+    ]
     classes = report.get("classes", [])
     robust = _risk(report["robust_risk"], classes)
     if report["gap"] is None:

@@ -462,6 +462,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         state: dict[str, Any] = super().__getstate__()
         # and of no device: a machine without it can read the model
         kept = {name: value for name, value in state.items() if name not in ROWS}
+        if state.get("_problems"):
+            first = state["_problems"][0]
+            kept["_column_scale"] = column_scale(first.X, first.weights)
         return {n: numpy(value) if library(value) else value for n, value in kept.items()}
 
     def __sklearn_tags__(self) -> Any:
@@ -640,7 +643,7 @@ def documented(estimator: type[T]) -> type[T]:
 
 def _is_fitted(name: str) -> bool:
     """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
-    kept = ("_problems", "_solutions", "_support_given")
+    kept = (*ROWS, "_column_scale", "_support_given")
     return name in kept or (name.endswith("_") and not name.startswith("_"))
 
 

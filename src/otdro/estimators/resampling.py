@@ -20,6 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from ..arrays import numpy
+from ..design import column_scale
 from ..pairs import generator
 from .base import DROEstimator
 
@@ -144,6 +145,17 @@ def training_rows(model: Any) -> TrainingRows | None:
     weights = numpy(problems[0].weights)
     X = problems[0].X
     return TrainingRows(X if hasattr(X, "tocsr") else numpy(X), y, weights)
+
+
+def training_scale(model: Any) -> Array | None:
+    """Return the standard deviations of the columns that an estimator of otdro was fitted to.
+
+    They are saved with a model, the rows are not. None for models of others.
+    """
+    rows = training_rows(model)
+    if rows is None:
+        return getattr(model, "_column_scale", None)
+    return column_scale(rows.X, rows.weights)
 
 
 @dataclass(frozen=True, eq=False)

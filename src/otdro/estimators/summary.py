@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import numpy
 from ..costs import Cost
 from ..costs.table import ROWS, Grid, left_out, named
-from ..design import column_scale
 from .columns import column_groups, score_vectors, units_of
-from .resampling import held_out, training_rows
+from .resampling import held_out, training_rows, training_scale
 
 Array = NDArray[Any]
 
@@ -176,15 +175,14 @@ def summarise(model: Any, refits: int, random_state: Any, n_jobs: int | None) ->
     rows = training_rows(model)
     names = named(getattr(model, "feature_names_in_", None), None, model.n_features_in_)
     coef = np.atleast_2d(numpy(model.coef_))
-    scale = interval = tested = None
+    scale, interval, tested = training_scale(model), None, None
     notes: list[str] = []
     if rows is None:
         notes.append(
-            "the training rows are not saved with a model: intervals, deviations and held-out "
-            "rows are those of a model that was fitted to rows in memory."
+            "the training rows are not saved with a model: intervals and held-out rows are those "
+            "of a model that was fitted to rows in memory."
         )
     else:
-        scale = column_scale(rows.X, rows.weights)
         tested = held_out(model, rows)
         if refits and model._support_given:
             notes.append("refits do not know the support of the fit: there are no intervals.")

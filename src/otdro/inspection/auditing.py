@@ -268,8 +268,9 @@ class Audit:
 
     @cached_property
     def scale(self) -> Array:
-        """The standard deviation of each column."""
-        return column_scale(self.X, self.weights)
+        """The standard deviation of each column: of the training rows if the fit saved it."""
+        own = self.model.scale
+        return column_scale(self.X, self.weights) if own is None else own
 
     def accuracy(self, delta: Any, *, class_: Any = None, group: Any = None) -> Any:
         """Return the least accuracy within delta; a number or an array, as ``delta`` is.

@@ -8,6 +8,7 @@ into the coefficients where all of them are affine (``space="raw"``).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
+    OneHotEncoder,
     RobustScaler,
     StandardScaler,
 )
@@ -37,6 +39,7 @@ from ..costs import Cost
 from ..costs.table import named
 from ..design import Design, as_dense
 from ..estimators.columns import ColumnGroups, column_groups
+from ..estimators.resampling import training_scale
 from ..losses import Huber, Loss, Quantile
 from ..problem import Ball
 
@@ -108,6 +111,8 @@ class LinearModel:
         Columns that a data frame must have; empty if any are accepted.
     notes : list of str
         Sentences for the reader.
+    scale : ndarray of shape (d,) or None
+        The standard deviations of the columns in the training rows; None where no fit saved them.
     """
 
     coef: Array
@@ -121,6 +126,16 @@ class LinearModel:
     front: Any = None
     raw_columns: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    scale: Array | None = None
+
+    @property
+    def deviations_of(self) -> str:
+        """Whose standard deviations those of the columns are: which rows, after which steps."""
+        rows = "these rows" if self.scale is None else "the training rows"
+        made = [] if self.front is None or self.space == "raw" else list(_steps(self.front))
+        plain = (str, type(None), SimpleImputer, OneHotEncoder)
+        names = dict.fromkeys(type(step).__name__ for step in made if not isinstance(step, plain))
+        return f"of {rows}" + (f", after {' and '.join(names)}" if names else "")
 
     @property
     def groups(self) -> ColumnGroups:
@@ -191,6 +206,7 @@ def read(model: Any, X: Any, space: str = "last") -> LinearModel:
         front=front,
         raw_columns=raw_columns if front is None else [],
         notes=notes + _class_weight_note(last),
+        scale=training_scale(last),
     )
     _require_agreement(last, linear, linear.rows(X))
     return _in_raw_columns(linear, X, raw_columns) if space == "raw" else linear
@@ -316,7 +332,7 @@ def _in_raw_columns(model: LinearModel, X: Any, raw_columns: list[str]) -> Linea
     """Return the same model in the columns of X where the steps in front are affine."""
     if model.front is None:
         return replace(model, space="raw")
-    step = _step_not_affine(model.front)
+    step = next((step for step in _steps(model.front) if not _is_affine(step)), None)
     if step is not None:
         note = (
             f"the step {type(step).__name__} is not affine, so that the model is not linear in "
@@ -338,11 +354,12 @@ def _in_raw_columns(model: LinearModel, X: Any, raw_columns: list[str]) -> Linea
         space="raw",
         raw_columns=raw_columns,
         notes=model.notes if model.ball is None else [*model.notes, own_ball],
+        scale=None,
     )
 
 
-def _step_not_affine(step: Any) -> Any:
-    """Return the first transformer that is not known to be affine, None if all are."""
+def _steps(step: Any) -> Iterator[Any]:
+    """Yield the transformers inside pipelines, unions and column transformers, in their order."""
     if isinstance(step, Pipeline):
         parts = [part for _, part in step.steps]
     elif isinstance(step, ColumnTransformer):
@@ -350,11 +367,17 @@ def _step_not_affine(step: Any) -> Any:
     elif isinstance(step, FeatureUnion):
         parts = [part for _, part in step.transformer_list]
     else:
-        identity = isinstance(step, FunctionTransformer) and step.func is None
-        known = isinstance(step, AFFINE) and not getattr(step, "clip", False)
-        skipped = step is None or (isinstance(step, str) and step in ("passthrough", "drop"))
-        return None if identity or known or skipped else step
-    return next((bad for part in parts if (bad := _step_not_affine(part)) is not None), None)
+        yield step
+        return
+    for part in parts:
+        yield from _steps(part)
+
+
+def _is_affine(step: Any) -> bool:
+    """Whether a transformer is known to be affine."""
+    identity = isinstance(step, FunctionTransformer) and step.func is None
+    known = isinstance(step, AFFINE) and not getattr(step, "clip", False)
+    return identity or known or step is None or step in ("passthrough", "drop")
 
 
 def _affine_map(front: Any, X: Any) -> tuple[Array, Array]:

@@ -176,6 +176,7 @@ def audit_dict(audit: Audit) -> dict[str, Any]:
         },
         "unit_column": audit.unit_column,
         "unit_switch": audit.unit_switch,
+        "deviations_of": audit.model.deviations_of,
         "breaking_points": _points(audit, {}),
         "chance_at_breaking_point": _chance_at_breaking_point(audit),
         "classes_breaking": [
@@ -223,6 +224,7 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
     pairs = [
         ("rows, columns", f"{len(audit.weights)}, {len(audit.names)}{columns}"),
         ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),
+        ("deviations", f"standard deviations {audit.model.deviations_of}"),
         (right, f"{audit.accuracy(0.0):.1%}"),
         ("a constant model", f"{audit.constant_accuracy():.1%}"),
     ]
