@@ -107,7 +107,8 @@ def test_directions_of_categories_are_switches():
         {"a": [0], "c": [1, 2, 3], "b": [4]},
         {"c": ["x", "y", "z"]},
     )
-    found = directions(cost, features, most=9)
+    scale = np.array([2.0, 1.0, 1.0, 1.0, 0.5])
+    found = directions(cost, features, scale, most=9)
     assert len(found["cheapest"]) == 4
     for way in found["cheapest"]:
         assert set(way["along"]) <= {"a", "b"} | {f"c: {s} -> {e}" for s in "xyz" for e in "xyz"}
@@ -116,7 +117,15 @@ def test_directions_of_categories_are_switches():
     if "x <-> y" in prices:
         assert prices["x <-> y"] == pytest.approx(float(cost.norm(move)))
     assert min(prices.values()) <= float(cost.norm(move)) <= max(prices.values())
-    assert directions(Norm(2), features) == {}
+    # no unit move, of a number or a switch, is outside the prices of the directions
+    lowest, highest = (found[end][0]["price"] for end in ("cheapest", "most_expensive"))
+    units = [*prices.values(), *cost.norm(np.diag(scale)[[0, 4]])]
+    assert lowest <= min(units) <= max(units) <= highest
+    switch_only = Mahalanobis(np.diag([9.0, 1.0, 1.0, 4.0, 100.0]))
+    [first] = directions(switch_only, features, scale, most=1)["cheapest"]
+    assert first["along"] == {"c: x -> y": 1.0} or first["along"] == {"c: y -> x": 1.0}
+    assert first["price"] == pytest.approx(switches(switch_only, features)["c"]["x <-> y"])
+    assert directions(Norm(2), features, scale) == {}
 
 
 def test_confined_directions_are_priced_by_the_cost():
@@ -139,7 +148,7 @@ def test_the_cost_of_a_wide_table_is_told_without_its_directions():
         {"c": [0, 1, 2], **numbers},
         {"c": ["0", "1", "2"]},
     )
-    assert directions(cost, features) == {}
+    assert directions(cost, features, np.ones(d)) == {}
     assert min(switches(cost, features)["c"].values()) == pytest.approx(np.sqrt(2))
 
 

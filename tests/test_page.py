@@ -150,11 +150,13 @@ def test_boundaries_are_where_scores_are_zero(shared, fitted, axes):
     x, y = (axis_number(shared, start) for start in axes)
     choose(shared, x, y)
     center, unit = found.X.mean(axis=0), np.eye(3)
+    scale = found.scale
+    cheapest = scale * np.linalg.eigh(scale[:, None] * model.cost_.matrix * scale)[1][:, 0]
     directions = {
         "x0": unit[0],
         "x1": unit[1],
         "x2": unit[2],
-        "price": np.linalg.eigh(model.cost_.matrix)[1][:, 0],
+        "price": cheapest / np.linalg.norm(cheapest),
         "the model": model.coef_[0] / np.linalg.norm(model.coef_),
     }
     D = np.stack([directions[name] for name in axes])

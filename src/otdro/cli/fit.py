@@ -290,17 +290,20 @@ def show(report: dict[str, Any], scores: list[Summary], stable: Stability | None
 # A fitted model in numbers: prices, coefficients, delta, what the adversary attacks.
 
 
-def directions(cost: Any, features: ColumnGroups, most: int = 3) -> dict[str, list[dict[str, Any]]]:
+def directions(
+    cost: Any, features: ColumnGroups, scale: Array, most: int = 3
+) -> dict[str, list[dict[str, Any]]]:
     """Return the cheapest and the most expensive directions that a row can move in.
 
-    The indicators of a column of categories sum to one, so that only directions in which they
-    sum to zero are moves: switches from one category to another.
+    The unit is one standard deviation of a column of numbers, ``scale`` (d,), or one switch in a
+    column of categories: its indicators sum to one, so that only directions in which they sum to
+    zero are moves.
     """
     if cost.matrix is None or len(features.names) > WIDE:
         return {}
-    found = features.directions(cost)
+    found = features.directions(cost, scale)
     priced = [
-        {"price": float(price), "along": features.along(vector)}
+        {"price": float(price), "along": features.along(vector, scale)}
         for price, vector in zip(found.prices, found.vectors.T, strict=True)
     ]
     return {"cheapest": priced[:most], "most_expensive": priced[::-1][:most]}
@@ -414,7 +417,7 @@ def described(model: Any, audited: Audit, delta_by: str) -> dict[str, Any]:
         "empirical_risk": getattr(model, "empirical_risk_", None),
         "robust_risk": model.robust_risk_,
         "gap": getattr(model, "gap_", None),
-        "directions": directions(cost, features),
+        "directions": directions(cost, features, audited.scale),
         "switches": switches(cost, features),
         "coefficients": coefficients(model, features),
         "weights": getattr(model, "weights_", None),
@@ -429,7 +432,8 @@ def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     found = report["directions"]
     if not found:
         return [("cost", report["cost_in_words"])]
-    lines = [("cost", f"{report['cost_in_words']}; price of a unit move along")]
+    unit = "one standard deviation of a number, or one switch of a category"
+    lines = [("cost", f"{report['cost_in_words']}; price of a unit move ({unit}) along")]
     for name, title in (("cheapest", "  cheapest"), ("most_expensive", "  most expensive")):
         for way in found[name]:
             along = ", ".join(f"{value:+.2f} {key}" for key, value in way["along"].items())

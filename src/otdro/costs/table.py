@@ -155,7 +155,7 @@ def signed(v: Array) -> Array:
 
 
 class PrincipalDirections(NamedTuple):
-    """Unit directions as columns of ``vectors``, by rising ``prices`` of a unit move."""
+    """Unit moves as columns of ``vectors``, by rising ``prices``."""
 
     prices: Array
     vectors: Array
@@ -166,8 +166,8 @@ def principal_directions(
 ) -> PrincipalDirections:
     """Return the eigenvectors of Lam = LL', cheapest first; refuse a cost without them.
 
-    With an orthonormal ``basis`` (d, k) they are those of B'Lam B, as directions B v: the moves are
-    confined to its span.
+    With a ``basis`` (d, k) they are those of B'Lam B, as directions B v with v of length 1: the
+    moves are confined to its span, and its columns are their unit.
     """
     B = np.eye(n_features) if basis is None else basis
     moved = B.T if cost.factor() is None else cost.transform(B.T)

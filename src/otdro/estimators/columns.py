@@ -82,30 +82,34 @@ class ColumnGroups:
         size = float(np.abs(own).sum()) / 2
         return Switch(column, values[int(own.argmin())], values[int(own.argmax())], size)
 
-    def directions(self, cost: Cost) -> PrincipalDirections:
+    def directions(self, cost: Cost, scale: Array) -> PrincipalDirections:
         """Return the principal directions of a cost among those in which rows can move.
 
-        The indicators of a column of categories sum to one, so that their moves sum to zero.
+        The unit is one standard deviation of a column of numbers, ``scale`` (d,), or one switch in
+        a column of categories, whose indicators sum to one: their moves sum to zero.
         """
         d = len(self.names)
-        basis = [np.eye(d)[:, self.numbers]]
+        basis = [np.diag(np.where(scale > 0, scale, 1.0))[:, self.numbers]]
         for column in self.categories:
             own = self.indices[column]
             part = np.zeros((d, len(own) - 1))
             part[own] = np.linalg.svd(np.eye(len(own)) - 1 / len(own))[0][:, : len(own) - 1]
+            # a switch moves two indicators by 1
+            part *= np.sqrt(2)
             basis.append(part)
         return principal_directions(cost, d, np.hstack(basis))
 
-    def along(self, direction: Array) -> dict[str, float]:
-        """Return the largest parts of a direction or its opposite; a category's are one switch."""
-        sizes = {self.names[j]: float(direction[j]) for j in self.numbers}
+    def along(self, direction: Array, scale: Array) -> dict[str, float]:
+        """Return the largest parts of a direction or its opposite, in the same units."""
+        unit = np.where(scale > 0, scale, 1.0)
+        sizes = {self.names[j]: float(direction[j] / unit[j]) for j in self.numbers}
         for column in self.categories:
             name = str(self.switch(column, direction))
-            sizes[name] = float(np.ptp(direction[self.indices[column]])) / np.sqrt(2)
+            sizes[name] = float(np.ptp(direction[self.indices[column]])) / 2
         ordered = sorted(sizes, key=lambda name: -abs(sizes[name]))[:PARTS]
         if sizes[ordered[0]] < 0:
             # a direction and its opposite cost the same
-            return self.along(-direction)
+            return self.along(-direction, scale)
         return {name: round(sizes[name], 3) for name in ordered if abs(sizes[name]) > LEAST}
 
 

@@ -398,7 +398,8 @@ def cost(audit: Audit, model: Any) -> str:
     candidates = getattr(getattr(model, "path_", None), "candidates", [])
     ends = extreme_directions(audit, 1)
     words = "".join(
-        f"<p>The {word} direction costs {number(price)} per unit: {escape(along)}.</p>"
+        f"<p>A unit move (one standard deviation of a number, or one switch of a category) costs "
+        f"{number(price)} along the {word} direction: {escape(along)}.</p>"
         for word, (price, along, _) in zip(("cheapest", "most expensive"), ends, strict=False)
     )
     each = np.asarray(audit.cost.norm(np.eye(len(audit.names))))

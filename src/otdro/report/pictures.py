@@ -82,21 +82,21 @@ def axes_of(audit: Audit) -> list[Axis]:
 
 
 def extreme_directions(audit: Audit, most: int) -> list[tuple[float, str, Array]]:
-    """Return price, parts and vector of the cheapest and the most expensive unit directions.
+    """Return price, parts and direction of the cheapest and the most expensive unit moves.
 
     There are none where all directions in which rows can move cost the same.
     """
     if not audit.cost.euclidean:
         return []
     groups = audit.model.groups
-    prices, vectors = groups.directions(audit.cost)
+    prices, vectors = groups.directions(audit.cost, audit.scale)
     if not len(prices) or prices[-1] <= prices[0] * (1 + EVEN):
         return []
     found = []
     for k in sorted({*range(len(prices))[:most], *range(len(prices))[-most:]}):
-        parts = groups.along(vectors[:, k]).items()
+        parts = groups.along(vectors[:, k], audit.scale).items()
         along = ", ".join(f"{value:+.2f}".replace("-", "−") + f" {name}" for name, value in parts)
-        found.append((float(prices[k]), along, vectors[:, k]))
+        found.append((float(prices[k]), along, vectors[:, k] / np.linalg.norm(vectors[:, k])))
     return found
 
 
