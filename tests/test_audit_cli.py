@@ -178,7 +178,7 @@ def test_bad_input_is_one_sentence(files, capsys):
         ((*base, "y", "--require-accuracy", "9", "--at-delta", "1"), "in [0, 1]"),
         ((*base, "y", "--max-drift", "1"), "needs new rows"),
         ((*base, "y", "--order", "3"), "order must be 1 or 2"),
-        ((*base, "y", "--cost", "l7"), "unknown cost"),
+        ((*base, "y", "--cost", "l7"), "--cost must be one of"),
         ((*base, "y", "--new", "few.csv"), "there are 5 new rows"),
         ((*base, "y", "--new", "less.csv"), "lacks columns that the model needs: a"),
         (("audit", "no.skops", "old.csv", "--target", "y"), "no such model"),

@@ -84,5 +84,5 @@ def test_small_batches_are_left_out_and_named():
     found = drifts(X, month)
     assert len(found.steps) == 2
     assert "1 batches of fewer than 20 rows are left out, as 9" in str(found)
-    with pytest.raises(ValueError, match="needs two of 20 rows or more, got 0 of 120"):
+    with pytest.raises(ValueError, match="needs two batches of 20 rows or more, and 0 of the 120"):
         drifts(X, np.arange(120))

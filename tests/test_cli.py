@@ -197,7 +197,7 @@ def test_bad_options_are_one_sentence(here, capsys, table):
     assert "--task must be" in refused(capsys, *fit, "--task", "guess")
     assert "regression needs numbers" in refused(capsys, *fit, "--task", "regression")
     assert "no column 'zz'" in refused(capsys, *fit, "--drop", "zz")
-    assert "unknown cost='l7'" in refused(capsys, *fit, "--cost", "l7", "--no-compare")
+    assert "--cost must be one of learned" in refused(capsys, *fit, "--cost", "l7", "--no-compare")
     assert "no folder" in refused(capsys, *fit, "--save", "no/m.skops")
     assert "--sample" in refused(capsys, *fit, "--sample", "0")
     assert "--splits" in refused(capsys, "compare", *fit[1:], "--splits", "1")

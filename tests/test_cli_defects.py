@@ -1,6 +1,7 @@
 """Defects of the command line that were found by users, each with what must hold instead."""
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -264,3 +265,104 @@ def test_a_long_comparison_says_how_far_it_is_also_in_a_log(people, capsys, monk
     assert re.search(r"comparing models: \d+ of 12 fits done, about \d+ s left", told.err)
     assert "fits done" not in told.out
     assert call(capsys, *compare, "--cost", "euclidean", "--quiet") == (0, "", "")
+
+
+def test_a_cost_has_one_name_in_prints_documents_and_pages(people, capsys):
+    from otdro.costs import Mahalanobis, Norm
+    from otdro.costs.table import cost_name
+
+    names = [cost_name(cost) for cost in (Norm(2), Norm(1), Norm(np.inf), Mahalanobis(np.eye(2)))]
+    assert names == ["euclidean", "l1", "linf", "Mahalanobis"]
+    for name in ("learned", "euclidean"):
+        fit = ["fit", "people.csv", "--target", "y", "--drop", "who", "--no-compare"]
+        told = document(capsys, *fit, "--cost", name, "--save", "m.skops", "--report", "f.html")
+        assert told["cost"] == name
+        assert told["cost_in_words"].startswith(f"{name}: ")
+        audit = ["audit", "m.skops", "people.csv", "--target", "y"]
+        assert document(capsys, *audit)["cost"] == name
+        assert re.search(rf"cost, order +{name}, 1", done(capsys, *audit, "--report", "a.html").out)
+        for page in ("f.html", "a.html"):
+            assert f'<bdi>cost</bdi></th><td class="n">{name}</td>' in Path(page).read_text()
+    drift = ["drift", "people.csv", "--by", "city", "--drop", "who"]
+    assert document(capsys, *drift)["cost"] == "euclidean"
+    assert "cost euclidean of order 1" in str(
+        otdro.drift(people[["a", "b"]][:40], people[["a", "b"]][40:])
+    )
+
+
+def test_a_check_says_whether_anything_changed_and_which_delta_it_shows(people, capsys):
+    done(capsys, "fit", "people.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    audit = ["audit", "m.skops", "people.csv", "--target", "y"]
+    old = document(capsys, *audit)
+    Path("old.json").write_text(json.dumps(old))
+    out = " ".join(done(capsys, *audit, "--check", "old.json").out.split())
+    assert "* nothing changed." in out
+    assert "the accuracy, or the loss, changed most for the worse" in out
+    old["breaking_points"]["levels"]["0.5"] /= 2
+    Path("old.json").write_text(json.dumps(old))
+    out = done(capsys, *audit, "--check", "old.json").out
+    assert "* bounds changed, and nothing else." in out
+
+
+def test_advice_is_for_the_command_and_not_repeated(people, capsys):
+    done(capsys, "fit", "people.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    audit = ["audit", "m.skops", "people.csv", "--target", "y"]
+    guard = ["--require-accuracy", "0.5", "--at-delta", "0.01"]
+    assert any("--require-accuracy" in text for text in document(capsys, *audit)["advice"])
+    told = document(capsys, *audit, *guard, "--report", "r.html")
+    assert not any("--require-accuracy" in text for text in told["advice"])
+    assert "--require-accuracy" not in done(capsys, *audit, *guard).out
+    assert any("in Python a larger class_weight" in text for text in told["advice"])
+
+
+def test_an_id_that_is_written_is_not_called_ignored(people, capsys):
+    done(capsys, "fit", "people.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    told = done(capsys, "predict", "m.skops", "people.csv", "--id", "who")
+    assert "columns that the model does not use are ignored: y." in told.err
+
+
+def test_what_options_take_is_said_in_options(people, capsys):
+    fit = ["fit", "people.csv", "--target", "y", "--drop", "who", "--no-compare"]
+    commands = [
+        fit,
+        ["audit", "m.skops", "people.csv", "--target", "y"],
+        ["drift", "people.csv", "--by", "city"],
+    ]
+    for command in commands:
+        said = refused(capsys, *command, "--cost", "foo")
+        assert "--cost must be one of learned, euclidean, l1 or linf, got foo." in said
+    err = " ".join(done(capsys, *fit, "--cost", "euclidean", "--delta", "30").err.split())
+    assert "--delta 30 is at or above" in err
+    assert "Use a smaller delta, or --delta cv." in err
+    assert "got --rule foo." in refused(capsys, *fit, "--rule", "foo")
+    help_text = " ".join(done(capsys, "fit", "--help").out.split())
+    assert "A table of rows without labels, for scaling and the learned cost." in help_text
+
+
+def test_a_drift_says_how_many_batches_have_rows_enough(people, capsys):
+    people["day"] = pd.date_range("2023-01-01", periods=80, freq="4D").strftime("%Y-%m-%d")
+    people.to_csv("t.csv", index=False)
+    said = refused(capsys, "drift", "t.csv", "--by", "day")
+    assert "a drift needs two batches of 20 rows or more, and 0 of the 11 batches" in said
+    assert "(2023-01, 2023-02, 2023-03, ...) have as many" in said
+
+
+def test_a_gap_in_groups_names_the_column(people, capsys):
+    done(capsys, "fit", "people.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    people["site"] = ["s1", "s2"] * 40
+    people.loc[11, "site"] = None
+    people.to_csv("t.csv", index=False)
+    said = refused(capsys, "audit", "m.skops", "t.csv", "--target", "y", "--groups", "site")
+    assert "column 'site' has no group in row 12" in said
+
+
+def test_an_unseen_category_is_a_rare_one_or_none(people, capsys):
+    for most, words in ((3, "no category"), (30, "rare ones")):
+        people["city"] = [f"c{k % most}" for k in range(80)]
+        people.to_csv("t.csv", index=False)
+        done(capsys, "fit", "t.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+        people.drop(columns="who").assign(city="York").to_csv("new.csv", index=False)
+        err = " ".join(done(capsys, "predict", "m.skops", "new.csv").err.split())
+        assert (
+            f"'York' (80 rows), which the training data did not have: they count as {words}." in err
+        )

@@ -154,7 +154,7 @@ def test_fit_takes_the_delta_that_happened(batches, capsys):
         found = json.load(file)
     assert told["delta"] == found["quantiles"]["0.8"]
     assert (told["order"], told["scale"]) == (found["order"], "standard")
-    assert told["cost"] == "Euclidean"
+    assert told["cost"] == "euclidean"
     origin = "the 80% quantile of the 4 drifts in drift.json"
     assert origin in told["notes"][0]
     assert told["delta_by"] == origin
@@ -193,7 +193,7 @@ def test_an_audit_beside_an_earlier_one(batches, capsys):
     code, out, err = call(capsys, *audit, "--check", "old.json")
     assert code == 0, err
     assert "Since old.json of 2" in out
-    assert "nothing but bounds changed" in out
+    assert "* nothing changed." in out
     worse = batches[:50].assign(y=np.roll(batches.y[:50], 25))
     worse.to_csv("worse.csv", index=False)
     code, out, err = call(

@@ -42,7 +42,7 @@ def test_the_model_that_is_compared_is_the_one_that_is_saved(here, capsys):
     assert mean["L2"] < mean["otdro"] - 0.1
     assert told["verdict"].startswith("No better than a model that sees no column")
     assert "L2" in told["verdict"]
-    assert any("delta=50 is at or above" in note for note in told["notes"])
+    assert any("--delta 50 is at or above" in note for note in told["notes"])
     assert not otdro.load("m.skops")[-1].coef_.any()
     splits = ["--splits", "2", "--cost", "euclidean", "--delta", "50"]
     rows = document(capsys, "compare", "t.csv", *options, *splits)

@@ -267,7 +267,7 @@ def test_compare_leaves_environments_out(table, capsys, few_penalties, options, 
         (("--unlabelled", "{folder}/other.csv"), "there is no column"),
         (("--unlabelled", "{folder}/text.csv"), "must hold numbers, but row 2 holds 'high'"),
         (("--groups", "same"), "need two. Leave --groups out"),
-        (("--groups", "gaps"), "has no environment in row 2"),
+        (("--groups", "gaps"), "has no group in row 2"),
     ],
 )
 def test_bad_options_are_one_sentence(table, capsys, options, message):

@@ -29,7 +29,7 @@ def test_summary_holds_the_fit_in_words_and_units():
     facts = dict(summary.facts)
     assert facts["fitted to"] == "90 rows, 3 columns"
     assert facts["classes"] == f"healthy {(y == 'healthy').sum()}, ill {(y == 'ill').sum()}"
-    assert facts["cost"].startswith("Euclidean")
+    assert facts["cost"].startswith("euclidean: ")
     # delta is a move of the column that changes the score most at its price
     assert np.abs(model.coef_[0]).argmax() == 0
     deviations = 0.02 / X["age"].std(ddof=0)
@@ -150,7 +150,7 @@ def test_a_restored_model_says_what_it_has_not_got():
     assert summary.interval is None
     assert summary.measures == {}
     assert "training rows are not saved" in str(summary)
-    assert "l-infinity norm" in str(summary)
+    assert "linf: the price" in str(summary)
 
 
 def test_sparse_rows_few_rows_and_other_losses():

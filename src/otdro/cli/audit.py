@@ -28,6 +28,7 @@ from .preparing import (
     listed,
     model_rows,
     pipeline,
+    required_groups,
     split_names,
     table_of,
     usable_columns,
@@ -65,7 +66,12 @@ def audit(options: AuditOptions) -> int:
     requirements += _limit(options.max_drift, result.drift)
     check = None if earlier is None else checked(earlier, result, str(options.check))
     head = {**asked("audit", options, "model", "data", "target", "new"), "check": check}
-    code = _told(head, result, lambda: _show_audit(result), requirements, notes)
+    document = {**head, **result.to_dict()}
+    if required is not None:
+        document["advice"] = [text for text in document["advice"] if text != summary.GUARD]
+    code = _told(
+        document, result, lambda: _show_audit(result, document["advice"]), requirements, notes
+    )
     if check is not None:
         _show_check(check)
     return NOT_MET if check is not None and check["worse"] else code
@@ -81,7 +87,7 @@ def audited(
     table = table_of(options.data, options, notes)
     for name in filter(None, beside):
         check_column(name, list(table.columns))
-    groups = None if options.groups is None else table[options.groups].to_numpy()
+    groups = None if options.groups is None else required_groups(table[options.groups]).to_numpy()
     names = table.index if options.identifier is None else table[options.identifier]
     new = None
     if options.new is not None:
@@ -118,8 +124,10 @@ def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]
     of the classes it is the breaking point of another level.
     """
     now = result.to_dict()
+    # the record tells costs of one name apart
+    old, new = ({**told, "cost": told["record"]["conditions"]["cost"]} for told in (earlier, now))
     for key in ("task", "cost", "order", "space"):
-        if earlier[key] != now[key]:
+        if old[key] != new[key]:
             raise UserError(
                 f"{file} is an audit of another {key} ({earlier[key]!r}, here {now[key]!r}), so "
                 "that its bounds cannot be compared. Audit in the same way, or leave --check out."
@@ -172,7 +180,10 @@ def _show_check(check: dict[str, Any]) -> None:
     printing.heading(f"Since {check['file']} of {check['date']}")
     # bounds are in the table below; --json has all
     changed = [line for line in check["changed"] if "breaking points" not in line]
-    for line in changed or ["nothing but bounds changed."]:
+    if not changed:
+        only_bounds = check["changed"] or any(b["before"] != b["now"] for b in check["bounds"])
+        changed = ["bounds changed, and nothing else." if only_bounds else "nothing changed."]
+    for line in changed:
         printing.say(f"* {line}")
     printing.say()
     body = [
@@ -180,6 +191,10 @@ def _show_check(check: dict[str, Any]) -> None:
         for b in check["bounds"]
     ]
     printing.grid(Grid(["bound", "before", "now", " "], body))
+    printing.say(
+        "within delta: of the deltas of the earlier curve, the one at which the accuracy, or the "
+        "loss, changed most for the worse."
+    )
 
 
 # otdro drift
@@ -249,7 +264,8 @@ def drift(options: DriftOptions) -> int:
 
     requirements = _limit(options.max_drift, farthest.drift)
     notes = differences.notes() + notes + result.notes
-    return _told(head, farthest.drift, show, requirements, notes)
+    document = {**head, **farthest.drift.to_dict()}
+    return _told(document, farthest.drift, show, requirements, notes)
 
 
 def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
@@ -317,7 +333,7 @@ def _limit(most: float | None, drift: Drift | None) -> list[Requirement]:
 
 
 def _told(
-    head: dict[str, Any],
+    document: dict[str, Any],
     result: Audit | Drift,
     show: Callable[[], None],
     requirements: list[Requirement],
@@ -325,7 +341,6 @@ def _told(
 ) -> int:
     """Print the result, what was required and whether it holds; return the exit code."""
     met = all(line.met for line in requirements)
-    document = {**head, **result.to_dict()}
     document["notes"] = notes + document["notes"]
     document |= {"requirements": [line._asdict() for line in requirements], "met": met}
     printing.tell(document, show)
@@ -346,7 +361,7 @@ def _show_drift(result: Drift) -> None:
     printing.grid(result.columns.grid(summary.SHOWN))
 
 
-def _show_audit(result: Audit) -> None:
+def _show_audit(result: Audit, advice: list[str]) -> None:
     printing.heading("How far the data may move")
     printing.pairs(summary.audit_pairs(result))
     printing.say()
@@ -362,5 +377,5 @@ def _show_audit(result: Audit) -> None:
     if result.drift is not None:
         _show_drift(result.drift)
     printing.heading("What to do next")
-    for sentence in result.advice:
+    for sentence in advice:
         printing.say(f"* {sentence}")

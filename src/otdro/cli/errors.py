@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from typing import Any
 
@@ -67,8 +68,19 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return _one_line(_disk(error))
     if isinstance(error, UserError | ValueError | OSError | NotImplementedError):
-        return _one_line(str(error))
+        return _one_line(in_options(str(error)))
     return _one_line(f"unexpected {type(error).__name__}: {error}. Run with --debug to see where.")
+
+
+#: A parameter of an estimator with its value, as its messages write it.
+PARAMETER = re.compile(
+    r"(?<![\w'\"])(cost|delta|loss|order|rule|tolerance|tau|space)='?(-?[\w.]*\w)'?"
+)
+
+
+def in_options(text: str) -> str:
+    """Return a message of an estimator with the options of the command for its parameters."""
+    return PARAMETER.sub(r"--\1 \2", text)
 
 
 def _disk(error: OSError) -> str:

@@ -40,7 +40,7 @@ from ..comparison import (
     summarise,
     verdict,
 )
-from ..costs.table import Grid
+from ..costs.table import Grid, cost_name
 from ..estimators.columns import ColumnGroups
 from ..estimators.summary import cost_in_words
 from ..files import replacing
@@ -50,7 +50,7 @@ from ..persistence import check_name
 from ..persistence import save as write_model
 from ..scaling import AUTO, scaler
 from . import printing
-from .errors import UserError
+from .errors import UserError, in_options
 from .options import (
     CompareOptions,
     DemoOptions,
@@ -217,7 +217,7 @@ def fitted(task: Task) -> tuple[Any, list[str]]:
             f"each of the {len(model.classes_)} classes is fitted against the rest: the model of "
             "all classes at once is for 3 to 20 of them, the logistic loss and order 1."
         )
-    notes += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
+    notes += dict.fromkeys(" ".join(in_options(str(w.message)).split()) for w in caught)
     return Pipeline([("columns", columns), ("model", model)]), notes
 
 
@@ -403,11 +403,10 @@ def attack(model: Any, audited: Audit, data: Prepared) -> dict[str, Any]:
 def described(model: Any, audited: Audit, delta_by: str) -> dict[str, Any]:
     """Return what there is to say of our estimator, audited on the rows that it was fitted to."""
     cost, features = model.cost_, audited.model.groups
-    words = cost_in_words(cost)
     return {
         "loss": str(getattr(model, "loss", type(getattr(model, "loss_", None)).__name__.lower())),
-        "cost": words.partition(":")[0],
-        "cost_in_words": words,
+        "cost": cost_name(cost),
+        "cost_in_words": cost_in_words(cost),
         "order": int(model.ball_.order),
         "delta": float(model.delta_),
         "delta_by": delta_by,

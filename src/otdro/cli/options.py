@@ -28,6 +28,7 @@ CATEGORICAL = "Columns to take as categories: A,B."
 KEEP = "Dates or ids to use all the same: A,B."
 ORDER = "1 or 2; the model's own, else 1."
 MAX_DRIFT = "Exit with 3 if the drift is surely larger."
+COSTS = ("learned", "euclidean", "l1", "linf")
 #: Drifts whose least p-value, times their number, is above this may all be chance.
 SIGNIFICANT = 0.05
 #: The version of the documents of ``--json``: it changes when a key changes its meaning.
@@ -71,7 +72,7 @@ def option(text: str, default: Any = None, *flags: str, wanted: Wanted | None = 
     return field(default=default, metadata={"typer": shown, "wanted": wanted})
 
 
-def choice(*values: str, default: str = "auto", text: str = "") -> Any:
+def choice(*values: str, default: str | None = "auto", text: str = "") -> Any:
     """Return the field of an option that takes one of some words."""
     words = f"{', '.join(values[:-1])} or {values[-1]}"
     be = "be" if len(values) == 3 else "be one of"
@@ -114,7 +115,9 @@ class Learning(Reading):
     task: str = choice("auto", "classification", "regression")
     scale: str = choice("auto", "standard", "yeo-johnson", "asinh", "none")
     categorical: list[str] | None = option(CATEGORICAL)
-    unlabelled: str | None = option("A table of rows without labels, for cost, delta and scale.")
+    unlabelled: str | None = option(
+        "A table of rows without labels, for scaling and the learned cost."
+    )
     groups: str | None = option("Column of the environments that folds leave out.")
     forward: bool = option("With --groups: test on what comes next.", False, "--forward")
     keep: list[str] | None = option(KEEP)
@@ -122,7 +125,7 @@ class Learning(Reading):
     delta: str = option("A number >= 0, cv or theory.", "cv", wanted=DELTA)
     delta_from: Path | None = option("A --json of otdro drift: the delta of its drifts.")
     source: Path | None = option("A published model: from fit --save, or a CSV of coefficients.")
-    cost: str | None = option("learned (the default), euclidean, l1 or linf.")
+    cost: str | None = choice(*COSTS, default=None, text="Learned if none is named: ")
     loss: str | None = option("logistic, hinge, squared_hinge; squared, absolute, huber, quantile.")
     order: str = choice("1", "2", "auto", text="The power of the distance: ")
     rule: str | None = option("How folds choose delta: auto, min, 1se, tolerance, ...")
@@ -179,7 +182,7 @@ class AuditOptions(Reading):
     data: str = argument(TABLE)
     target: str = option("The column to predict.", MISSING)
     new: str | None = option("New rows, whose drift is measured.")
-    cost: str | None = option("euclidean, l1, linf or learned; the model's own.")
+    cost: str | None = choice(*COSTS, default=None, text="The model's own, or ")
     order: int | None = option(ORDER)
     tau: float | None = option("Regression: right is within this of the target.")
     space: str = option("last or raw: the columns that move.", "last")
@@ -201,7 +204,7 @@ class DriftOptions(Reading):
     by: str | None = option("A column of dates or sites: its months, or values, are batches.")
     target: str | None = option("The column of labels, if any.")
     model: Path | None = option("A saved linear model.")
-    cost: str | None = option("euclidean, l1, linf or learned.")
+    cost: str | None = choice(*COSTS, default=None)
     order: int | None = option(ORDER)
     scale: str = choice(
         "standard", "yeo-johnson", "asinh", "none", default="standard", text="Without a model: "

@@ -39,11 +39,12 @@ def predict(options: PredictOptions) -> None:
         source = locate(options.data, options.decimal)
         done, marked = 0, False
         for piece in pieces(source, PIECE):
-            X = model_rows(fitted, piece, differences)
+            X = model_rows(fitted, piece, differences, (identifier,))
             if options.strict and differences.unseen:
+                unseen = "; ".join(differences.unseen_values().values())
                 raise UserError(
-                    f"{'; '.join(differences.unseen_values())}: the training data did not have "
-                    "that. Correct it, or leave --strict out."
+                    f"{unseen}: the training data did not have that. Correct it, or leave "
+                    "--strict out."
                 )
             rows = predictions(fitted, X)
             if identifier is not None:

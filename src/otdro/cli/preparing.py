@@ -194,15 +194,20 @@ def with_target(table: Any, target: str, notes: list[str]) -> Any:
     return table[present] if count else table
 
 
-def _environments(column: Any) -> Array:
-    """Return the environment of every row as text; refuse missing ones, and one for all."""
+def required_groups(column: Any) -> Any:
+    """Return a column of groups; refuse rows without one."""
     missing = column.isna()
     if missing.any():
         raise UserError(
-            f"column {column.name!r} has no environment in row {missing.idxmax()}: fill "
-            "it in, or leave such rows out."
+            f"column {column.name!r} has no group in row {missing.idxmax()}: fill it in, or leave "
+            "such rows out."
         )
-    names = np.array([str(value) for value in column], dtype=object)
+    return column
+
+
+def _environments(column: Any) -> Array:
+    """Return the environment of every row as text; refuse missing ones, and one for all."""
+    names = np.array([str(value) for value in required_groups(column)], dtype=object)
     if len(set(names)) < 2:
         raise UserError(
             f"all rows are of the environment {names[0]!r}; folds that leave environments out "
@@ -476,6 +481,8 @@ class Differences:
     """Counts of what tables hold that the training rows of a saved model did not."""
 
     unseen: dict[str, Counter[str]] = field(default_factory=dict)
+    #: Columns of training that had rare categories, as which new ones count.
+    with_rare: set[str] = field(default_factory=set)
     unused: list[str] = field(default_factory=list)
     missing: int = 0
     infinite: int = 0
@@ -484,25 +491,31 @@ class Differences:
         """Count the categories of a table that a fitted preparation of columns does not know."""
         for kind, steps, columns in transformer.transformers_:
             if kind.endswith("texts"):
-                for name, known in zip(columns, steps[-1].categories_, strict=True):
+                encoder = steps[-1]
+                parts = zip(
+                    columns, encoder.categories_, encoder.infrequent_categories_, strict=True
+                )
+                for name, known, rare in parts:
                     new = X[name][X[name].notna() & ~X[name].isin(known)]
                     if len(new):
                         self.unseen.setdefault(str(name), Counter()).update(new)
+                    if rare is not None:
+                        self.with_rare.add(str(name))
 
-    def unseen_values(self) -> list[str]:
+    def unseen_values(self) -> dict[str, str]:
         """Return one text per column: its new categories, and in how many rows each is."""
-        return [
-            f"column {name!r} holds "
+        return {
+            name: f"column {name!r} holds "
             + listed([f"{v!r} ({n} row{'' if n == 1 else 's'})" for v, n in counts.most_common()])
             for name, counts in self.unseen.items()
-        ]
+        }
 
     def notes(self) -> list[str]:
         """Return remarks for the user, those on new categories first."""
         notes = [
-            f"{text}, which the training data did not have; such values count as rare ones, or as "
-            "no category."
-            for text in self.unseen_values()
+            f"{text}, which the training data did not have: they count as "
+            f"{'rare ones' if name in self.with_rare else 'no category'}."
+            for name, text in self.unseen_values().items()
         ]
         if self.unused:
             notes.append(f"columns that the model does not use are ignored: {listed(self.unused)}.")

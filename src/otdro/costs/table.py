@@ -25,6 +25,17 @@ LONG = 60
 PRICE_DIGITS = 12
 #: Extremes that agree to this share are the same in every direction.
 EVEN = 1e-9
+#: The names of the l_p norms as costs, by the exponent of the dual norm.
+NORMS: dict[Any, str] = {np.inf: "l1", 2: "euclidean", 1: "linf"}
+
+
+def cost_name(cost: Cost) -> str:
+    """Return the name of a cost in every print and document: that of the parameter, or its class.
+
+    A cost that a fit has learned is "learned".
+    """
+    kind = "learned" if hasattr(cost, "comparison_") else type(cost).__name__
+    return NORMS.get(cost.dual_p, kind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import numpy
 from ..costs import Cost
-from ..costs.table import ROWS, Grid, left_out, named
+from ..costs.table import ROWS, Grid, cost_name, left_out, named
 from .columns import column_groups, score_vectors, units_of
 from .resampling import held_out, training_rows, training_scale
 
@@ -24,21 +24,22 @@ NAMED = 4
 LISTED = 6
 #: The ends of an interval: the quantiles between which 95% of the refits lie.
 ENDS = (0.025, 0.975)
-#: Costs without a matrix in words, by the p of the dual norm.
-COST_WORDS: dict[Any, str] = {
-    np.inf: "l1 norm: the price of a move is the sum of its changes, over all columns",
-    2: "Euclidean: a move costs the same in every direction",
-    1: "l-infinity norm: the price of a move is its largest change in any one column",
+#: What the costs without a matrix charge, by their names.
+COST_WORDS = {
+    "l1": "the price of a move is the sum of its changes, over all columns",
+    "euclidean": "a move costs the same in every direction",
+    "linf": "the price of a move is its largest change in any one column",
 }
 
 
 def cost_in_words(cost: Cost) -> str:
-    """Return what a cost charges."""
+    """Return the name of a cost and what it charges."""
+    name = cost_name(cost)
+    words = COST_WORDS.get(name, repr(cost))
     weights = getattr(cost, "weights_", {})
     if weights:
-        shares = ", ".join(f"{share:.0%} {name}" for name, share in weights.items())
-        return f"learned: a blend of {shares}"
-    return COST_WORDS.get(cost.dual_p, repr(cost))
+        words = "a blend of " + ", ".join(f"{share:.0%} {part}" for part, share in weights.items())
+    return f"{name}: {words}"
 
 
 def attacked_columns(model: Any) -> Array:

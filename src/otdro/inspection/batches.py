@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 
-from ..costs.table import Grid
+from ..costs.table import Grid, cost_name
 from .drifting import LEAST_NEW, LEAST_REFERENCE, Drift, drift
 
 Array = NDArray[Any]
@@ -73,7 +73,7 @@ class Drifts:
         """Return everything in lists, numbers and strings; see docs/which_delta.md."""
         first = self.steps[0].drift
         return {
-            "cost": repr(first.cost),
+            "cost": cost_name(first.cost),
             "order": first.order,
             "ordered": self.ordered,
             "steps": [
@@ -110,7 +110,7 @@ class Drifts:
         first = self.steps[0].drift
         title = (
             f"Deltas that happened between {len(self.steps) + self.ordered} batches, cost "
-            f"{type(first.cost).__name__} of order {first.order}, beyond chance"
+            f"{cost_name(first.cost)} of order {first.order}, beyond chance"
         )
         shares = ", ".join(f"{q:.0%} within {self.quantile(q):.4g}" for q in LEVELS)
         lines = [title, *self.grid().lines(), f"of the batches {shares}"]
@@ -167,9 +167,11 @@ def drifts(
     least = LEAST_REFERENCE if ordered else LEAST_NEW
     kept = np.flatnonzero(count >= least)
     if len(kept) < 2:
+        first = ", ".join(map(str, names[:3])) + (", ..." if len(names) > 3 else "")
         raise ValueError(
-            f"a drift over batches needs two of {least} rows or more, got {len(kept)} of "
-            f"{len(names)}: name a coarser column."
+            f"a drift needs two batches of {least} rows or more, and {len(kept)} of the "
+            f"{len(names)} batches ({first}) have as many: name a column of fewer values, or give "
+            "more rows."
         )
     notes = []
     if len(kept) < len(names):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import Cost
-from ..costs.table import LONG, ROWS, WIDEST, Grid, left_out, shorten
+from ..costs.table import ROWS, WIDEST, Grid, cost_name, left_out, shorten
 from ..estimators.columns import amount_in_words
 from .record import audit_record
 
@@ -41,6 +40,11 @@ BUDGET = (
 SMALL = 0.25
 #: A share of the adversary's budget that makes a column the one to watch.
 LARGE = 0.3
+#: The advice on how to guard a model, which a command that does so leaves out.
+GUARD = (
+    "Guard it before deployment: otdro audit MODEL DATA --target COL --require-accuracy A "
+    "--at-delta D ends with exit code 3 where accuracy A is not certified at delta D."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +227,7 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
         columns = f" ({SPACES[audit.space]}{made})"
     pairs = [
         ("rows, columns", f"{len(audit.weights)}, {len(audit.names)}{columns}"),
-        ("cost, order", f"{type(audit.cost).__name__}, {audit.order}"),
+        ("cost, order", f"{cost_name(audit.cost)}, {audit.order}"),
         ("deviations", f"standard deviations {audit.model.deviations_of}"),
         (right, f"{audit.accuracy(0.0):.1%}"),
         ("a constant model", f"{audit.constant_accuracy():.1%}"),
@@ -336,7 +340,7 @@ def audit_advice(audit: Audit) -> list[str]:
         sentences.append(
             f"The weakest class is {shorten(str(worst), WIDEST)}: at delta {delta:.3g} an "
             f"adversary that attacks it alone leaves {values[worst]:.1%} of its rows right. More "
-            "of its rows, or a larger class_weight, would help first."
+            "of its rows, or in Python a larger class_weight, would help first."
         )
     return [*sentences, *_drift_advice(audit)]
 
@@ -345,10 +349,7 @@ def _drift_advice(audit: Audit) -> list[str]:
     """Return what the new rows ask for, or how to guard the model where there are none."""
     drift = audit.drift
     if drift is None:
-        return [
-            "Guard it before deployment: otdro audit MODEL DATA --target COL --require-accuracy A "
-            "--at-delta D ends with exit code 3 where accuracy A is not certified at delta D."
-        ]
+        return [GUARD]
     moved, shift = [], drift.label_shift
     if drift.delta is not None and max(drift.beyond_noise.values()) > drift.delta:
         farthest = shorten(drift.columns.names[int(drift.columns.order()[0])], WIDEST)
@@ -458,7 +459,7 @@ def drift_text(drift: Drift) -> str:
     """Return the drift in a few lines for a person."""
     title = (
         f"Drift of {drift.n_new} new rows from {drift.n_reference}, cost "
-        f"{type(drift.cost).__name__} of order {drift.order}"
+        f"{cost_name(drift.cost)} of order {drift.order}"
     )
     # the rows are in the title
     lines = [
@@ -468,9 +469,3 @@ def drift_text(drift: Drift) -> str:
         str(drift.columns),
     ]
     return "\n".join([*lines, *(f"note: {note}" for note in drift.notes)])
-
-
-def cost_name(cost: Cost, longest: int = LONG) -> str:
-    """Return the cost as it is written, or its class where that is long."""
-    text = " ".join(repr(cost).split())
-    return text if len(text) <= longest else type(cost).__name__

@@ -15,11 +15,11 @@ import numpy as np
 
 from .. import __version__
 from ..comparison import OWN, Summary, verdict
-from ..costs.table import EVEN
+from ..costs.table import EVEN, cost_name
 from ..estimators import resampling
 from ..files import write_atomic
 from ..inspection import Audit, Drift, Stability
-from ..inspection.summary import SPACES, audit_pairs, cost_name, drift_pairs, parts_grid
+from ..inspection.summary import SPACES, audit_pairs, drift_pairs, parts_grid
 from . import pictures
 from .markup import Html, bar, isolated, json_script, marker, name, number, percent, plain, table
 from .pictures import View, change_text, extreme_directions, label
@@ -32,8 +32,6 @@ UNBOUNDED = (
 BREAKING = "Accuracy, what is certified of it, and the delta at which half of the rows are wrong"
 #: Lines of a table; what is left out is counted.
 LINES = 15
-#: Letters of a cost that is written out.
-SHORT = 24
 #: What rules that do not compare costs by their fold scores compare them by.
 CRITERIA = {
     "auto": "the smoothed loss of held-out rows with a prior on delta",
@@ -349,7 +347,7 @@ def _fit(model: Any) -> str:
         for key, attribute in figures.items()
         if hasattr(model, attribute)
     ]
-    lines += [["cost", cost_name(model.cost_, SHORT)], ["order", str(int(model.ball_.order))]]
+    lines += [["cost", cost_name(model.cost_)], ["order", str(int(model.ball_.order))]]
     weights = getattr(model, "weights_", {})
     lines += [[f"weight of {part}", percent(share)] for part, share in weights.items()]
     return table(["the fit", "value"], lines, "The robust fit")
