@@ -15,10 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
-from ..arrays import beside, check_places, formats, full, library, numpy, place, told_of_memory
+from ..arrays import (
+    beside,
+    check_places,
+    check_vector,
+    formats,
+    full,
+    library,
+    numpy,
+    place,
+    stays,
+    told_of_memory,
+)
 from ..chunks import Chunk, Sums, column_names, in_chunks, map_rows, open_rows
 from ..costs.mahalanobis import diagonal
 from ..design import Design, column_scale, model_scores
@@ -28,14 +40,15 @@ from ..pairs import unlabelled_rows
 from ..problem import Problem, Sample
 from ..progress import logger, shown, watched
 from ..radius import Choice, ConfidenceRegion, Settings, choose, confidence_region
-from ..radius.checks import check_groups, check_targets
+from ..radius.checks import check_groups, check_weights, normalise
 from ..solvers import Solver
 from .parameters import (
-    Targets,
+    check_labels,
     check_magnitude,
     check_offset,
     check_parameters,
     check_rows,
+    is_numeric,
     open_stream,
     reads_chunks,
     require_softmax_memory,
@@ -48,10 +61,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 T = TypeVar("T")
 
-#: The default of ``tol``, which tells whether the user set it.
-TOL = 1e-6
-#: The default of ``max_iter``, which tells whether the user set it.
-MAX_ITER = 1000
 #: What stays behind when a model is saved: the training rows, and numbers of theirs.
 ROWS = ("_problems", "_solutions")
 #: A mean loss above this share of the constant model's is hardly better than it.
@@ -62,16 +71,26 @@ APART = 1e3
 NAMED = 3
 
 
+class Targets(NamedTuple):
+    """The sample of a fit, the labels or targets ``y`` as given, and the distinct labels.
+
+    ``classes`` is None for regression; ``note`` is a sentence about the model for ``message_``.
+    """
+
+    sample: Sample
+    y: Array
+    classes: Array | None = None
+    note: str = ""
+
+
 class Fitted(NamedTuple):
     """What a fit found: a choice with its solutions, their mean losses, the problems in memory.
 
     ``passes`` says how often rows in chunks were read; it is empty for rows in memory.
     """
 
-    loss: Loss
-    classes: Array | None
+    targets: Targets
     choice: Choice
-    note: str
     risks: list[float]
     problems: list[Problem]
     passes: str = ""
@@ -205,8 +224,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
     confidence: float = 0.95
     n_jobs: int | None = None
     random_state: Any = None
-    tol: float = TOL
-    max_iter: int = MAX_ITER
+    tol: float = 1e-6
+    max_iter: int = 1000
     verbose: bool = False
 
     def fit(
@@ -273,9 +292,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if in_chunks(X) and reads_chunks(self, X, loss, extra):
             fitted = self._fit_chunks(X, y, loss, extra)
         else:
-            X, targets = self._validated(X, y, sample_weight, loss, support)
-            fitted = self._fit_validated(X, targets, loss, extra)
-        names = names_of(fitted.classes, len(fitted.choice.solutions))
+            fitted = self._fit_rows(*self._checked(X, y, loss, extra))
+        names = names_of(fitted.targets.classes, len(fitted.choice.solutions))
         columns = getattr(self, "feature_names_in_", None)
         solver, given = self._solver(), isinstance(self.delta, Real)
         for k, (solution, name) in enumerate(zip(fitted.choice.solutions, names, strict=True)):
@@ -292,48 +310,34 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
                 warnings.warn(text, category, stacklevel=3)
         self._store(fitted)
 
-    def _fit_validated(self, X: Any, targets: Targets, loss: Loss, extra: dict[str, Any]) -> Fitted:
-        """Return the fit to rows in memory that have been checked."""
-        sample, settings, solver = self._assembled(X, targets, loss, extra)
-        choice = choose(sample, solver, settings)
-        problems = [sample.problem(y, choice.ball) for y in sample.ys]
-        risks = []
-        for problem, solution in zip(problems, choice.solutions, strict=True):
-            risk = solution.mean_loss
-            if risk is None:
-                z = model_scores(X, solution.coef, solution.intercept)
-                risk = float(problem.weights @ problem.loss.value(z, problem.y))
-            risks.append(risk)
-        return Fitted(sample.loss, targets.classes, choice, targets.note, risks, problems)
+    def _checked(
+        self, X: Any, y: Any, loss: Loss, extra: dict[str, Any], columns: Any = None
+    ) -> tuple[Targets, Settings]:
+        """Return the sample of a fit and how its ball is chosen, or say what is wrong with them.
 
-    def _assembled(
-        self, X: Any, targets: Targets, loss: Loss, extra: dict[str, Any]
-    ) -> tuple[Sample, Settings, Solver]:
-        """Return the sample of checked rows, the settings that choose its ball, and the solver."""
-        check_magnitude(X)
-        if loss.task == "regression":
-            check_targets(targets.y, loss)
-        groups = check_groups(extra["groups"], X.shape[0])
+        ``columns`` are the names of the columns of rows in chunks.
+        """
+        sample_weight, is_number = extra["sample_weight"], self._task == "regression"
+        check_places(X, y=y, sample_weight=sample_weight)
+        if not is_number:
+            check_labels(y)
+        if stays(X):
+            X = validate_data(self, X, **formats(X), ensure_min_samples=2)
+            y = check_vector(y, X, "y") if is_number or is_numeric(y) else column_or_1d(y)
+        else:
+            options = {"y_numeric": is_number, "ensure_min_samples": 2}
+            X, y = validate_data(self, X, y, **formats(X), **options)
+        if columns is not None:
+            self.feature_names_in_ = np.array(columns, dtype=object)
         names = getattr(self, "feature_names_in_", None)
-        check_offset(X, names)
+        weights = check_weights(X, sample_weight)
         support = check_rows(extra["support"], X, "support", names)
+        share = normalise(weights, "sample_weight")
+        targets = self._targets(y, Sample(X, [], share, loss, bool(self.fit_intercept), support))
+        check_magnitude(X)
+        groups = check_groups(extra["groups"], X.shape[0])
+        check_offset(X, names)
         unlabelled = check_rows(extra["unlabelled"], X, "unlabelled", names, least=2)
-        solver = self._solver()
-        if library(X) is not None and not solver.on_device:
-            raise ValueError(
-                f"solver={self.solver!r} is for NumPy arrays, and X is an array of {place(X)}: use "
-                "solver='exact', or copy X and y to NumPy."
-            )
-        sample = Sample(
-            X,
-            targets.ys,
-            targets.weights,
-            loss if targets.loss is None else targets.loss,
-            bool(self.fit_intercept),
-            support,
-            targets.label_cost,
-            targets.target_cost,
-        )
         settings = Settings(
             cost=self.cost,
             order=self.order,
@@ -351,9 +355,32 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             classes=targets.classes,
             groups=groups,
             unlabelled=None if unlabelled is None else unlabelled_rows(unlabelled),
-            sample_weight=targets.sample_weight,
+            sample_weight=None if sample_weight is None else weights,
         )
-        return sample, settings, solver
+        return targets, settings
+
+    def _targets(self, y: Array, sample: Sample) -> Targets:
+        """Return the sample with its target vectors and prices, or say what is wrong with y."""
+        raise NotImplementedError
+
+    def _fit_rows(self, targets: Targets, settings: Settings) -> Fitted:
+        """Return the fit to rows in memory."""
+        sample, solver = targets.sample, self._solver()
+        if library(sample.X) is not None and not solver.on_device:
+            raise ValueError(
+                f"solver={self.solver!r} is for NumPy arrays, and X is an array of "
+                f"{place(sample.X)}: use solver='exact', or copy X and y to NumPy."
+            )
+        choice = choose(sample, solver, settings)
+        problems = [sample.problem(y, choice.ball) for y in sample.ys]
+        risks = []
+        for problem, solution in zip(problems, choice.solutions, strict=True):
+            risk = solution.mean_loss
+            if risk is None:
+                z = model_scores(sample.X, solution.coef, solution.intercept)
+                risk = float(problem.weights @ problem.loss.value(z, problem.y))
+            risks.append(risk)
+        return Fitted(targets, choice, risks, problems)
 
     def _fit_chunks(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
         """Return the fit to rows in chunks: in memory where all rows are kept there."""
@@ -361,33 +388,25 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
         stream = open_stream(self, X, y, loss, extra)
         rows, kept = stream.chunks, stream.rows
-        X, targets = self._validated(kept.X, kept.y, kept.w, loss, None)
-        if rows.columns is not None:
-            self.feature_names_in_ = np.array(rows.columns, dtype=object)
-        extra = extra | {"groups": kept.group}
+        extra = extra | {"sample_weight": kept.w, "groups": kept.group}
+        targets, settings = self._checked(kept.X, kept.y, loss, extra, rows.columns)
+        sample = targets.sample
         if stream.all_kept:
-            fitted = self._fit_validated(X, targets, loss, extra)
+            fitted = self._fit_rows(targets, settings)
         else:
             if stream.classes is not None:
                 # every class has its share of all rows
                 codes = np.searchsorted(stream.classes, kept.y)
-                share = stream.mass / stream.total / np.bincount(codes, targets.weights)
-                targets = replace(targets, weights=targets.weights * share[codes])
-            sample, settings, solver = self._assembled(X, targets, loss, extra)
+                share = stream.mass / stream.total / np.bincount(codes, sample.weights)
+                sample = replace(sample, weights=sample.weights * share[codes])
             if sample.loss.outputs > 1:
                 require_softmax_memory(sample.loss.outputs, rows.d)
             stream = replace(stream, loss=sample.loss)
-            choice = choose_in_chunks(stream, sample, solver, settings)
+            choice = choose_in_chunks(stream, sample, self._solver(), settings)
             risks = [float(s.mean_loss) for s in choice.solutions if s.mean_loss is not None]
-            fitted = Fitted(sample.loss, stream.classes, choice, targets.note, risks, [])
+            fitted = Fitted(targets._replace(classes=stream.classes), choice, risks, [])
         passes = f"{rows.passes} pass{'' if rows.passes == 1 else 'es'} over {rows.n} rows"
         return fitted._replace(passes=passes)
-
-    def _validated(
-        self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
-    ) -> tuple[Any, Targets]:
-        """Return the rows and the targets of a fit, or say what is wrong with them."""
-        raise NotImplementedError
 
     def _solver(self) -> Solver:
         """Return the solver; refuse a ``tol`` or ``max_iter`` that it would not see."""
@@ -403,16 +422,14 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             verbose=self.verbose,
             cost=cost,
         )
-        changed = {
-            name: getattr(self, name)
-            for name, default in (("tol", TOL), ("max_iter", MAX_ITER))
-            if getattr(self, name) != default
-        }
+        # the class holds the defaults
+        given = {name: getattr(self, name) for name in ("tol", "max_iter")}
+        changed = {name: v for name, v in given.items() if v != getattr(DROEstimator, name)}
         if changed and solver is self.solver:
-            given = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+            told = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             raise ValueError(
-                f"{given} would not reach the solver object that was given: set it there, as in "
-                f"solver={type(solver).__name__}({given})."
+                f"{told} would not reach the solver object that was given: set it there, as in "
+                f"solver={type(solver).__name__}({told})."
             )
         if changed and self.solver == "smoothed":
             # its own defaults are looser: only what the user set is passed on
@@ -420,9 +437,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         return solver
 
     def _store(self, fitted: Fitted) -> None:
-        choice, problems = fitted.choice, fitted.problems
+        targets, choice, problems = fitted.targets, fitted.choice, fitted.problems
         solutions = choice.solutions
-        self.loss_ = fitted.loss
+        self.loss_ = targets.sample.loss
         self.ball_ = choice.ball
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
@@ -442,7 +459,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self.robust_risk_ = _float_or_array([s.objective for s in solutions])
         self.gap_ = _float_or_array([s.gap for s in solutions])
         self.n_iter_ = max(s.n_iter for s in solutions)
-        notes = f"{fitted.note} {choice.note}".strip()
+        notes = f"{targets.note} {choice.note}".strip()
         ends = [f"{s.message.rstrip('.')}, {fitted.passes}." for s in solutions]
         if not fitted.passes:
             ends = [f"{s.message.rstrip('.')}." if notes else s.message for s in solutions]
@@ -454,8 +471,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if problems:
             self._problems = problems
             self._solutions = solutions
-        if fitted.classes is not None:
-            self.classes_: Any = fitted.classes
+        if targets.classes is not None:
+            self.classes_: Any = targets.classes
 
     def __getstate__(self) -> dict[str, Any]:
         # a saved model is the model, not the data

@@ -11,34 +11,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
 
 from .. import losses
-from ..arrays import (
-    as_float,
-    as_index,
-    beside,
-    check_places,
-    check_vector,
-    class_masses,
-    formats,
-    namespace,
-    numpy,
-    stays,
-)
+from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
 from ..chunks import is_dask
-from ..losses import Loss
-from ..radius.checks import check_weights, normalise
-from .base import DROEstimator, documented
-from .parameters import (
-    Targets,
-    check_labels,
-    class_codes,
-    fit_price,
-    is_numeric,
-    model_form,
-    require_classes,
-)
+from ..problem import Sample
+from ..radius.checks import normalise
+from .base import DROEstimator, Targets, documented
+from .parameters import class_codes, fit_price, is_numeric, model_form, require_classes
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase
@@ -135,39 +115,23 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
     multi_class: str = field(default="auto", kw_only=True)
     label_cost: Any = field(default=np.inf, kw_only=True)
 
-    def _validated(
-        self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
-    ) -> tuple[Any, Targets]:
-        check_places(X, y=y, sample_weight=sample_weight)
-        check_labels(y)
-        if stays(X):
-            X = validate_data(self, X, **formats(X), ensure_min_samples=2)
-            y = check_vector(y, X, "y") if is_numeric(y) else column_or_1d(y)
-        else:
-            X, y = validate_data(self, X, y, **formats(X), ensure_min_samples=2)
+    def _targets(self, y: Array, sample: Sample) -> Targets:
+        X, weights = sample.X, sample.weights
         classes, codes = class_codes(y)
         codes = beside(codes, X)
-        given = check_weights(X, sample_weight)
-        weights = normalise(given, "sample_weight")
         if self.class_weight is not None:
             factors = compute_class_weight(self.class_weight, classes=classes, y=numpy(y))
             weights = normalise(weights * beside(factors, X)[codes], "class_weight")
         require_classes(classes, class_masses(codes, weights, len(classes)))
-        price = fit_price(self, "label_cost", support)
-        form = model_form(self, loss, len(classes), support)
+        price = fit_price(self, "label_cost", sample.support)
+        form = model_form(self, sample.loss, len(classes), sample.support)
         # of two classes the second is +1, of more each in turn against the rest
         positive = [1] if len(classes) == 2 else range(len(classes))
         ys = [2 * as_float(codes == k) - 1 for k in positive]
-        return X, Targets(
-            [as_float(codes)] if form.loss is not None else ys,
-            weights,
-            y,
-            classes,
-            None if sample_weight is None else given,
-            loss=form.loss,
-            label_cost=price,
-            note=form.note,
-        )
+        if form.loss is not None:
+            ys, sample = [as_float(codes)], replace(sample, loss=form.loss)
+        sample = replace(sample, ys=ys, weights=weights, label_cost=price)
+        return Targets(sample, y, classes, form.note)
 
     def decision_function(self, X: Any) -> Any:
         """Return the scores x'beta + b.

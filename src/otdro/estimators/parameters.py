@@ -1,13 +1,13 @@
 """What the estimators take: parameters and rows, checked and read.
 
-Rows in memory become ``Targets``, rows in chunks a ``Stream``.
+Rows in chunks become a ``Stream``.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +18,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names
 
-from ..arrays import (
-    check_places,
-    library,
-    missing_entries,
-    namespace,
-    numpy,
-    require_memory,
-)
+from ..arrays import check_places, library, missing_entries, namespace, numpy, require_memory
 from ..chunks import Chunks, open_rows
 from ..costs import Cost, is_function
 from ..design import WRITTEN_UP_TO
@@ -212,28 +205,6 @@ LARGEST_ROUNDING = 1e-4
 OFFSET_ROWS = 256
 #: Names of columns that an error quotes, at most.
 SHOWN = 5
-
-
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """The targets of a fit.
-
-    ``ys`` are the target vectors, one for each problem to solve, ``weights`` those of the rows
-    with sum 1, ``y`` the labels or targets as given and ``classes`` the distinct labels (None for
-    regression). ``sample_weight`` are the weights as given, None if there were none. ``loss`` is
-    that of the softmax model, None where it is the estimator's own. The prices are those of a
-    label or target, ``note`` is a sentence about the model for ``message_``.
-    """
-
-    ys: list[Array]
-    weights: Array
-    y: Array
-    classes: Array | None
-    sample_weight: Array | None
-    loss: Loss | None = None
-    label_cost: float = np.inf
-    target_cost: float = np.inf
-    note: str = ""
 
 
 def check_rows(rows: Any, X: Any, name: str, names: Array | None, least: int = 1) -> Any:

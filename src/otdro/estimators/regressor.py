@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
-from sklearn.utils.validation import validate_data
 
-from ..arrays import as_float, check_places, check_vector, formats, stays
+from ..arrays import as_float
 from ..chunks import is_dask
-from ..losses import Loss
-from ..radius.checks import check_targets, check_weights, normalise
-from .base import DROEstimator, Fitted, documented
-from .parameters import Targets, fit_price
+from ..problem import Sample
+from ..radius.checks import check_targets
+from .base import DROEstimator, Fitted, Targets, documented
+from .parameters import fit_price
 
 if TYPE_CHECKING:
     from ..worst_case import WorstCase
@@ -81,21 +80,11 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
     loss: Any = "squared"
     target_cost: Any = field(default=np.inf, kw_only=True)
 
-    def _validated(
-        self, X: Any, y: Any, sample_weight: Any, loss: Loss, support: Any
-    ) -> tuple[Any, Targets]:
-        check_places(X, y=y, sample_weight=sample_weight)
-        if stays(X):
-            X = validate_data(self, X, **formats(X), ensure_min_samples=2)
-            y = check_vector(y, X, "y")
-        else:
-            X, y = validate_data(self, X, y, **formats(X), y_numeric=True, ensure_min_samples=2)
+    def _targets(self, y: Array, sample: Sample) -> Targets:
         y = as_float(y)
-        given = check_weights(X, sample_weight)
-        weights = normalise(given, "sample_weight")
-        price = fit_price(self, "target_cost", support)
-        known = None if sample_weight is None else given
-        return X, Targets([y], weights, y, None, known, target_cost=price)
+        check_targets(y, sample.loss)
+        price = fit_price(self, "target_cost", sample.support)
+        return Targets(replace(sample, ys=[y], target_cost=price), y)
 
     def _store(self, fitted: Fitted) -> None:
         super()._store(fitted)
