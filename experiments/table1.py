@@ -39,10 +39,11 @@ from otdro.comparison import (
     Labelled,
     Setting,
     default_model,
-    fit_pipeline,
+    fit_model,
     folds,
     measures,
     plain,
+    prepare,
     standard_error,
     tuned_l1,
     tuned_l2,
@@ -480,7 +481,7 @@ def _score(method: Method, setting: Setting, data: Dataset, parts: Split) -> dic
     start = time.thread_time()
     try:
         with warnings.catch_warnings(record=True, action="always") as caught:
-            fit_pipeline(model, train)
+            fit_model(model[-1], prepare(model[:-1], train))
         seconds = time.thread_time() - start
         on_test = measures(model, test)
         chosen = getattr(model[-1], "delta_", getattr(model[-1], "C_", np.nan))

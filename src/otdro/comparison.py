@@ -11,11 +11,21 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.linear_model import (
+    LassoCV,
+    LinearRegression,
+    LogisticRegression,
+    LogisticRegressionCV,
+    RidgeCV,
+)
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -23,7 +33,9 @@ from sklearn.model_selection import (
     StratifiedKFold,
     StratifiedShuffleSplit,
 )
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import has_fit_parameter
 
 from .estimators import DROClassifier, DRORegressor
@@ -70,8 +82,6 @@ REMEDIES = {
 TREES = 200
 #: Rows of a leaf of its trees at least: whole trees give probabilities of 0.
 LEAF = 5
-#: Knots of the splines of a column.
-KNOTS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +149,6 @@ def default_model(task: str, setting: Setting) -> Any:
 
 def plain(task: str, setting: Setting) -> Any:
     """Return the model without a penalty."""
-    from sklearn.linear_model import LinearRegression, LogisticRegression
-
     if task == "regression":
         return LinearRegression(fit_intercept=setting.intercept)
     return LogisticRegression(C=np.inf, fit_intercept=setting.intercept, max_iter=10_000)
@@ -148,9 +156,6 @@ def plain(task: str, setting: Setting) -> Any:
 
 def tuned_l1(task: str, setting: Setting) -> Any:
     """Return the model with an l1 penalty chosen by folds."""
-    from sklearn.linear_model import LassoCV
-    from sklearn.multiclass import OneVsRestClassifier
-
     if task == "regression":
         # scikit-learn 1.6 has another name for the number of penalties
         count = "n_alphas" if LassoCV().alphas is None else "alphas"
@@ -163,26 +168,18 @@ def tuned_l1(task: str, setting: Setting) -> Any:
 
 def tuned_l2(task: str, setting: Setting) -> Any:
     """Return the model with a squared l2 penalty chosen by folds."""
-    from sklearn.linear_model import RidgeCV
-
     if task == "regression":
         return RidgeCV(alphas=RIDGE, cv=setting.cv, fit_intercept=setting.intercept)
     return logistic_cv(0, **_tuning(setting), max_iter=1000)
 
 
 def _tuning(setting: Setting) -> dict[str, Any]:
-    return {
-        "Cs": STRENGTHS,
-        "cv": setting.cv,
-        "fit_intercept": setting.intercept,
-        "scoring": "neg_log_loss",
-    }
+    own = {"cv": setting.cv, "fit_intercept": setting.intercept}
+    return own | {"Cs": STRENGTHS, "scoring": "neg_log_loss"}
 
 
 def logistic_cv(l1_ratio: int, **settings: Any) -> Any:
     """Return LogisticRegressionCV with the l2 penalty (0) or l1 (1), in every version we take."""
-    from sklearn.linear_model import LogisticRegressionCV
-
     if "use_legacy_attributes" in signature(LogisticRegressionCV).parameters:
         penalty = {"l1_ratios": (l1_ratio,), "use_legacy_attributes": False}
     else:
@@ -190,54 +187,29 @@ def logistic_cv(l1_ratio: int, **settings: Any) -> Any:
     return LogisticRegressionCV(**penalty, **settings)
 
 
-def forest(task: str, setting: Setting) -> Any:
-    """Return a random forest."""
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    kind = RandomForestRegressor if task == "regression" else RandomForestClassifier
-    return kind(TREES, min_samples_leaf=LEAF, random_state=setting.seed)
-
-
-def boosting(task: str, setting: Setting) -> Any:
-    """Return gradient boosting of trees, with scikit-learn's defaults."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    kind = HistGradientBoostingRegressor if task == "regression" else HistGradientBoostingClassifier
-    return kind(random_state=setting.seed)
-
-
-def splines(task: str, setting: Setting) -> Any:
-    """Return cubic splines of every column before the model with a tuned l2 penalty."""
-    from sklearn.feature_selection import VarianceThreshold
-    from sklearn.preprocessing import SplineTransformer
-
-    curves = SplineTransformer(KNOTS, extrapolation="linear")
-    return make_pipeline(VarianceThreshold(), curves, tuned_l2(task, setting))
-
-
 def contender(
-    name: str, task: str, n_classes: int, setting: Setting, ours: Mapping[str, Any] | None = None
+    name: str, task: str, n_classes: int, setting: Setting, ours: Mapping[str, Any]
 ) -> Any:
     """Return a model to compare by its name; ``ours`` are parameters of our model."""
-    from sklearn.dummy import DummyClassifier, DummyRegressor
+    from sklearn import ensemble
 
     kind = "multiclass" if task == "classification" and n_classes > 2 else task
-    makers = {
-        NO_PENALTY: plain,
-        L1: tuned_l1,
-        L2: tuned_l2,
-        AGAINST["forest"]: forest,
-        AGAINST["boosting"]: boosting,
-        AGAINST["splines"]: splines,
-    }
-    if name in makers:
-        return makers[name](kind, setting)
+    ending = "Regressor" if task == "regression" else "Classifier"
+    linear = {NO_PENALTY: plain, L1: tuned_l1, L2: tuned_l2}
+    if name in linear:
+        return linear[name](kind, setting)
     if name == CONSTANT:
         return DummyRegressor() if task == "regression" else DummyClassifier(strategy="prior")
+    if name == AGAINST["forest"]:
+        forest = getattr(ensemble, f"RandomForest{ending}")
+        return forest(TREES, min_samples_leaf=LEAF, random_state=setting.seed)
+    if name == AGAINST["boosting"]:
+        return getattr(ensemble, f"HistGradientBoosting{ending}")(random_state=setting.seed)
+    if name == AGAINST["splines"]:
+        curves = SplineTransformer(extrapolation="linear")
+        return make_pipeline(VarianceThreshold(), curves, tuned_l2(kind, setting))
     euclidean = {"cost": "euclidean", "delta": "cv"}
-    return default_model(task, setting).set_params(
-        **(euclidean if name == EUCLIDEAN else ours or {})
-    )
+    return default_model(task, setting).set_params(**(euclidean if name == EUCLIDEAN else ours))
 
 
 # The splits.
@@ -282,10 +254,8 @@ def rounds(
             return list(inner_folds(y, task, seed).split(y, y))
         splitter = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
         return list(splitter(repeats, test_size=0.2, random_state=seed).split(y, y))
-    if in_order:
-        splits = forward(y, task, groups)
-    else:
-        splits = leave_out(y, task, groups, LEFT_OUT_ONE_BY_ONE)
+    one_by_one = LEFT_OUT_ONE_BY_ONE
+    splits = forward(y, task, groups) if in_order else leave_out(y, task, groups, one_by_one)
     if not splits:
         raise ValueError(
             "no split into environments has training rows of every class; compare without groups."
@@ -336,7 +306,7 @@ def compare(
     *,
     methods: Sequence[str] = METHODS,
     seed: int = 0,
-    ours: Mapping[str, Any] | None = None,
+    ours: Mapping[str, Any] = MappingProxyType({}),
     published: Callable[[Any, Any], Mapping[str, Any]] | None = None,
 ) -> Iterator[Score]:
     """Yield the scores of every method on every split; preprocessing is fitted inside each.
@@ -378,11 +348,6 @@ def fit_model(model: Any, data: Labelled) -> None:
     if data.unlabelled is not None and has_fit_parameter(model, "unlabelled"):
         options["unlabelled"] = data.unlabelled
     model.fit(data.X, data.y, **options)
-
-
-def fit_pipeline(pipe: Pipeline, data: Labelled) -> None:
-    """Fit a preparation of columns and a model."""
-    fit_model(pipe[-1], prepare(pipe[:-1], data))
 
 
 def _stacked(X: Any, more: Any) -> Any:
@@ -431,10 +396,8 @@ def summarise(scores: list[Score]) -> list[Summary]:
             method: np.array([s.values[measure] for s in scores if s.method == method])
             for method in methods
         }
-        ours = values.get(OWN)
         for method, own in values.items():
-            paired = ours is not None and len(ours) == len(own)
-            difference = own - ours if paired else np.full(len(own), np.nan)
+            difference = own - values[OWN]
             summaries.append(
                 Summary(
                     method=method,
@@ -465,12 +428,10 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
     better than a constant is no proof of anything, so that it is printed with its numbers.
     """
     measure = scores[0].measure
-    gains = {s.method: gain(s) for s in scores if s.measure == measure}
-    opening = "".join(
-        _beside_a_constant(s)
-        for s in scores
-        if s.measure == measure and s.method == CONSTANT and gains[CONSTANT] < ERRORS
-    )
+    of_method = {s.method: s for s in scores if s.measure == measure}
+    gains = {method: gain(s) for method, s in of_method.items()}
+    doubtful = CONSTANT in gains and gains[CONSTANT] < ERRORS
+    opening = _beside_a_constant(of_method[CONSTANT]) if doubtful else ""
     others = [name for name in REMEDIES if name in gains]
     better = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
     beaten = [n for n in others if gains[n] >= ERRORS]
@@ -485,11 +446,9 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
         advice = "" if remedy == f"try --cost {cost}" else f": {remedy}"
         verb = "is" if len(better) == 1 else "are"
         parts.append(f"{_and(better)} {verb} better{advice}")
-    if not parts:
-        return opening
     text = "; ".join(parts)
     text = text[:1].upper() + text[1:] + f" ({measure}, {ERRORS:g} standard errors)."
-    return f"{opening} {text}" if opening else text
+    return f"{opening} {text if parts else ''}".strip()
 
 
 def _beside_a_constant(constant: Summary) -> str:

@@ -25,32 +25,14 @@ from sklearn.preprocessing import OneHotEncoder
 from ..comparison import Labelled
 from ..inspection.summary import SHOWN
 from ..scaling import scaler
+from . import reading
 from .errors import UserError
 from .options import Learning
-from .reading import (
-    HEAD,
-    MOST,
-    MOSTLY,
-    PIECE,
-    Numbers,
-    Source,
-    as_texts,
-    date_names,
-    first_text,
-    holds_dates,
-    like_numbers,
-    locate,
-    number_of_date,
-    numbers_in,
-    origin,
-    read,
-    required_numbers,
-)
 
 Array = NDArray[Any]
 
 #: Rows of a folder of Parquet files that are read into memory; of more, only the model sees all.
-IN_MEMORY = PIECE
+IN_MEMORY = reading.PIECE
 #: Integers with at most this many distinct values are taken for labels.
 FEW = 10
 #: Rows below which folds make no sense.
@@ -79,14 +61,14 @@ class Prepared(Labelled):
 
     kinds: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    folder: Source | None = None
+    folder: reading.Source | None = None
 
 
 def prepared(options: Learning) -> Prepared:
     """Read the table that ``fit`` and ``compare`` learn from, and split it."""
     if options.forward and options.groups is None:
         raise UserError("--forward needs --groups COL, the column of the environments in order.")
-    source = locate(options.data, options.decimal)
+    source = reading.locate(options.data, options.decimal)
     sample = options.sample
     in_pieces = source.kind == "folder" and sample is None and source.rows() > IN_MEMORY
     if in_pieces:
@@ -94,15 +76,15 @@ def prepared(options: Learning) -> Prepared:
             if getattr(options, name, None) is not None:
                 raise UserError(f"--{name} is for tables that fit into memory; add --sample N.")
         sample = IN_MEMORY
-    data = _split(read(source, sample=sample, seed=options.seed), options, source.notes)
+    data = _split(reading.read(source, sample=sample, seed=options.seed), options, source.notes)
     data.notes[:0] = _leaks(data, options.seed)
     if in_pieces:
         return replace(data, folder=source)
     if options.unlabelled is None:
         return data
-    more = read(locate(options.unlabelled, options.decimal))
+    more = reading.read(reading.locate(options.unlabelled, options.decimal))
     for name in data.kinds:
-        check_column(origin(name, more.columns) or name, list(more.columns))
+        check_column(reading.origin(name, more.columns) or name, list(more.columns))
     if len(more) < 2:
         raise UserError(f"the table of unlabelled rows has {len(more)} rows; it needs two or more.")
     return replace(data, unlabelled=columns_as(more, data.kinds))
@@ -234,12 +216,12 @@ def _labels_alike(y: Array, target: str) -> list[str]:
 def _target(column: Any, task: str) -> tuple[Array, str]:
     """Return targets as numbers or labels, and the task."""
     name = column.name
-    written = numbers_in(column, words=False)
+    written = reading.numbers_in(column, words=False)
     numbers = None if written is None else written.values
     distinct = int(column.nunique())
     whole = numbers is not None and bool((numbers == np.round(numbers)).all())
     if task == "regression" and numbers is None:
-        bad = str(column[first_text(column)])
+        bad = str(column[reading.first_text(column)])
         raise UserError(f"regression needs numbers, but the target {name!r} holds {bad!r}.")
     if task == "auto" and numbers is not None and distinct > 2 and (not whole or distinct > FEW):
         task = "regression"
@@ -299,7 +281,7 @@ def _leaks(data: Prepared, seed: int) -> list[str]:
     A row is predicted by the ``NEIGHBOURS`` other rows whose value of the column is nearest.
     """
     order = np.random.default_rng(seed).permutation(len(data.y))
-    data = data.part(np.sort(order[:HEAD]))
+    data = data.part(np.sort(order[: reading.HEAD]))
     nearest, score, measure = KNeighborsRegressor(NEIGHBOURS), r2_score, "R²"
     if data.task == "classification":
         nearest, score = KNeighborsClassifier(NEIGHBOURS), balanced_accuracy_score
@@ -329,17 +311,17 @@ def _features(column: Any, categorical: bool, keep: bool, notes: list[str]) -> d
     if reason:
         notes.append(f"column {name!r} {reason} and is left out.")
         return {}
-    dates = not categorical and holds_dates(column)
+    dates = not categorical and reading.holds_dates(column)
     if dates and keep:
-        names = date_names(column)
+        names = reading.date_names(column)
         notes.append(f"column {name!r} holds dates and is used as numbers: {', '.join(names)}.")
         notes += _imputed(name, missing, 0, "the median")
-        return {n: number_of_date(n, column) for n in names}
-    numbers = None if dates or categorical else numbers_in(column)
+        return {n: reading.number_of_date(n, column) for n in names}
+    numbers = None if dates or categorical else reading.numbers_in(column)
     like = None
     if numbers is None and not dates and not categorical:
         _check_mixed(column)
-        like = like_numbers(column)
+        like = reading.like_numbers(column)
     if not keep and not categorical:
         reason = "holds dates" if dates else _identifies(column, numbers, like)
         if reason:
@@ -352,7 +334,7 @@ def _features(column: Any, categorical: bool, keep: bool, notes: list[str]) -> d
                 "write plain numbers, as 1234.5, in the file to use them as such."
             )
         notes += _imputed(name, missing, 0, "the commonest value")
-        return {name: as_texts(column)}
+        return {name: reading.as_texts(column)}
     if numbers.what:
         notes.append(f"column {name!r}: {numbers.what} is read.")
     infinite = np.isinf(numbers.values)
@@ -372,7 +354,7 @@ def _useless(column: Any) -> str:
     return "has one value only" if one_value else ""
 
 
-def _identifies(column: Any, numbers: Numbers | None, like: str | None) -> str:
+def _identifies(column: Any, numbers: reading.Numbers | None, like: str | None) -> str:
     """Return in words why a column only names its rows; "" if it does not.
 
     Such are a counter, distinct whole numbers called ..._id, and texts nearly all distinct.
@@ -380,7 +362,7 @@ def _identifies(column: Any, numbers: Numbers | None, like: str | None) -> str:
     rows, present = len(column), column.dropna()
     if numbers is None:
         distinct = int(present.astype(str).nunique())
-        if distinct < MOST * rows and distinct <= max(CATEGORIES, MOSTLY * rows):
+        if distinct < reading.MOST * rows and distinct <= max(CATEGORIES, reading.MOSTLY * rows):
             return ""
         written = "" if like is None else f", like {like!r},"
         return f"has {distinct} distinct texts{written} in {rows} rows"
@@ -388,7 +370,7 @@ def _identifies(column: Any, numbers: Numbers | None, like: str | None) -> str:
         return ""
     counter = len(present) == rows and bool(present.diff().iloc[1:].abs().eq(1).all())
     distinct = int(present.nunique())
-    named = bool(ID_NAME.search(str(column.name))) and distinct > MOSTLY * rows
+    named = bool(ID_NAME.search(str(column.name))) and distinct > reading.MOSTLY * rows
     return "numbers the rows (an identifier)" if named or (counter and distinct == rows) else ""
 
 
@@ -417,8 +399,8 @@ def _check_mixed(column: Any) -> None:
     present = column.dropna()
     if present.map(lambda value: isinstance(value, list | dict | set | np.ndarray)).any():
         raise UserError(f"column {column.name!r} holds lists; leave it out with --drop.")
-    if pd.to_numeric(present.astype(object), errors="coerce").notna().mean() >= MOSTLY:
-        row = first_text(column)
+    if pd.to_numeric(present.astype(object), errors="coerce").notna().mean() >= reading.MOSTLY:
+        row = reading.first_text(column)
         raise UserError(
             f"column {column.name!r} holds text among numbers: {str(column[row])!r} in row "
             f"{row}. Correct it, or use --categorical {column.name} or --drop {column.name}."
@@ -448,11 +430,11 @@ def columns_as(table: Any, kinds: Mapping[str, str], differences: Differences | 
     columns = {}
     for name, kind in kinds.items():
         if kind == "texts":
-            columns[name] = as_texts(table[name])
+            columns[name] = reading.as_texts(table[name])
         elif name in table.columns:
-            columns[name] = required_numbers(table[name])
+            columns[name] = reading.required_numbers(table[name])
         else:
-            columns[name] = number_of_date(name, table[origin(name, table.columns)])
+            columns[name] = reading.number_of_date(name, table[reading.origin(name, table.columns)])
     frame = pd.DataFrame(columns, index=table.index)
     infinite = frame.isin([np.inf, -np.inf])
     if differences is not None:
@@ -529,8 +511,8 @@ class Differences:
 
 def table_of(name: str, options: Any, notes: list[str]) -> Any:
     """Return a table without columns to leave out and rows without a label; add what is to say."""
-    source = locate(name, options.decimal)
-    table = read(source, sample=options.sample, seed=options.seed)
+    source = reading.locate(name, options.decimal)
+    table = reading.read(source, sample=options.sample, seed=options.seed)
     notes += [text for text in source.notes if text not in notes]
     drop = split_names(options.drop, list(table.columns))
     table = table.drop(columns=[c for c in drop if c in table.columns])
@@ -558,14 +540,14 @@ def model_rows(
                 f"{len(rest.columns)} beside the target. Leave the others out with --drop."
             )
         return columns_as(rest, dict.fromkeys(rest.columns, "numbers")).to_numpy()
-    read = {str(name): origin(str(name), rest.columns) for name in names}
-    missing = [name for name, column in read.items() if column is None]
+    origins = {str(name): reading.origin(str(name), rest.columns) for name in names}
+    missing = [name for name, column in origins.items() if column is None]
     if missing:
         raise UserError(
             f"the table lacks columns that the model needs: {listed(missing)}. Add them, or "
             "fit again without them."
         )
-    differences.unused = [str(name) for name in rest.columns if name not in read.values()]
+    differences.unused = [str(name) for name in rest.columns if name not in origins.values()]
     front: Any = getattr(model, "named_steps", {}).get("columns")
     kinds = kinds_of(front)
     if not kinds:
@@ -583,6 +565,6 @@ def labels_of(table: Any, target: str, model: Any) -> Array:
     column = table[target]
     classes = getattr(model, "classes_", None)
     if classes is None or np.asarray(classes).dtype.kind in "iufb":
-        return required_numbers(column, words=False)
+        return reading.required_numbers(column, words=False)
     known = {str(c): c for c in classes}
-    return np.array([known.get(text, text) for text in as_texts(column)])
+    return np.array([known.get(text, text) for text in reading.as_texts(column)])
