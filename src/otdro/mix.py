@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -150,25 +150,18 @@ def mixing_weights(rows: TrainingRows, scores: Array, n: float) -> Array:
     return np.asarray(p @ points / p.sum())
 
 
+@dataclass(eq=False, repr=False, match_args=False)
 class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """What both estimators share: read the models, weigh them, average them."""
 
     _task: ClassVar[str]
 
-    def __init__(
-        self,
-        members: Any = None,
-        sources: Any = (),
-        *,
-        cv: Any = 5,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.members = members
-        self.sources = sources
-        self.cv = cv
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    members: Any = None
+    sources: Any = ()
+    _: KW_ONLY
+    cv: Any = 5
+    random_state: Any = None
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the members, weigh them and the sources by their out-of-fold loss, and average.
@@ -198,7 +191,7 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             delayed(self._fitted)(name, member, X, y, rows, beside)
             for name, member in members.items()
         )
-        self.members_ = {name: model for name, (model, _, _) in zip(members, fitted, strict=True)}
+        self.members_ = dict(zip(members, (model for model, _, _ in fitted), strict=True))
         models = [linear for _, linear, _ in fitted] + [rows.refitted(each) for each in slopes]
         scores = [out_of_fold for _, _, out_of_fold in fitted]
         for each in slopes:
@@ -206,10 +199,9 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         losses = [rows.losses(z) for z in scores]
         risks = [float(rows.share @ loss) for loss in losses]
         n = rows.effective_number(losses[int(np.argmin(risks))])
-        names = [*members, *sources]
-        self.losses_ = dict(zip(names, risks, strict=True))
-        weights = mixing_weights(rows, np.stack(scores), n)
-        self.weights_ = dict(zip(names, weights.tolist(), strict=True))
+        weights = mixing_weights(rows, np.stack(scores), n).tolist()
+        self.losses_ = dict(zip([*members, *sources], risks, strict=True))
+        self.weights_ = dict(zip([*members, *sources], weights, strict=True))
         self._store(models, rows, set(sources))
         return self
 
@@ -278,13 +270,12 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if shared:
             model.set_params(**{f"{prefix}cv": rows.folds})
         model.fit(X, y, **arguments)
-        if shared:
-            model.set_params(**{f"{prefix}cv": last.cv})
         what = f"the member {name!r}"
         linear = self._read(what, model, X, rows, member=True)
-        path = getattr(_last_step(model), "path_", None) if shared else None
-        if path is not None:
-            return model, linear, path.out_of_fold.scores
+        if shared:
+            model.set_params(**{f"{prefix}cv": last.cv})
+            if hasattr(_last_step(model), "path_"):
+                return model, linear, _last_step(model).path_.out_of_fold.scores
         in_folds = []
         for train, _ in rows.folds:
             some = X.iloc[train] if hasattr(X, "iloc") else rows.X[train]

@@ -178,8 +178,8 @@ def fit(options: FitOptions) -> None:
         **described(model[-1], result, task.origin or options.delta),
         "attack": attack(model[-1], result, data),
         "stability": None if stable is None else stable.to_dict(),
-        "saved": None if save is None else str(save),
-        "report": None if page is None else str(page),
+        "saved": save,
+        "report": page,
     }
     printing.tell(report, lambda: show(report, scores, stable))
 
@@ -537,8 +537,7 @@ def compare(options: CompareOptions) -> None:
     if plot is not None:
         _draw(scores, plot)
     summaries = summarise(scores)
-    document = shared_document(task, "compare", summaries)
-    document["plot"] = None if plot is None else str(plot)
+    document = {**shared_document(task, "compare", summaries), "plot": plot}
 
     def show() -> None:
         printing.heading(document["tested"][:1].upper() + document["tested"][1:])

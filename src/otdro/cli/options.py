@@ -9,17 +9,17 @@ the checks that several commands share.
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib import import_module
 from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from .. import __version__
+from ..wanted import Wanted, is_tolerance
 from .errors import UserError
 
 TABLE = "CSV, TSV, Parquet, .xlsx or gzip of text; - is stdin."
@@ -35,14 +35,7 @@ SIGNIFICANT = 0.05
 SCHEMA = 2
 
 
-class Wanted(NamedTuple):
-    """Whether a value is one that an option takes, and what it must do in words."""
-
-    accepts: Callable[[Any], bool]
-    words: str
-
-
-AT_LEAST_0 = Wanted(lambda value: 0 <= value < math.inf, "be a number >= 0")
+AT_LEAST_0 = Wanted(is_tolerance, "be a number >= 0")
 AT_LEAST_1 = Wanted(lambda value: value >= 1, "be at least 1")
 AT_LEAST_2 = Wanted(lambda value: value >= 2, "be at least 2")
 
@@ -50,13 +43,13 @@ AT_LEAST_2 = Wanted(lambda value: value >= 2, "be at least 2")
 def is_delta(value: str) -> bool:
     """Whether a text is a number >= 0, cv or theory."""
     try:
-        return value in ("cv", "theory") or AT_LEAST_0.accepts(float(value))
+        return value in ("cv", "theory") or is_tolerance(float(value))
     except ValueError:
         return False
 
 
 DELTA = Wanted(is_delta, "be a number >= 0, cv or theory")
-LOSS = Wanted(AT_LEAST_0.accepts, "be a share >= 0")
+LOSS = Wanted(is_tolerance, "be a share >= 0")
 SHARE = Wanted(lambda value: 0 <= value <= 1, "be in [0, 1]")
 INSIDE = Wanted(lambda value: 0 < value < 1, "lie between 0 and 1")
 
@@ -251,8 +244,6 @@ def otdro(
 ) -> None:
     """Print the version, or the help if no command is named."""
     if version:
-        from .. import __version__
-
         typer.echo(__version__)
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -360,11 +351,8 @@ def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -
 
     ``outputs`` maps the options to what they name.
     """
-    taken = {
-        Path(name).resolve(): "the command reads"
-        for name in inputs
-        if name is not None and name != "-"
-    }
+    named = [name for name in inputs if name not in (None, "-")]
+    taken = {Path(str(name)).resolve(): "the command reads" for name in named}
     for option, path in outputs.items():
         if path is None:
             continue
@@ -383,8 +371,5 @@ def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -
 
 def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:
     """Return the part of a document that says what was asked, and of which version."""
-    from .. import __version__
-
     values = {name: getattr(options, name) for name in names}
-    texts = {name: None if value is None else str(value) for name, value in values.items()}
-    return {"command": command, "schema": SCHEMA, "version": __version__, **texts}
+    return {"command": command, "schema": SCHEMA, "version": __version__, **values}

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -137,4 +138,6 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
     return int(value) if isinstance(value, np.integer) else value
