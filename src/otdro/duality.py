@@ -80,7 +80,8 @@ from .problem import Ball, Problem
 
 Array = NDArray[Any]
 
-#: The least value is found to this share of itself: a few roundings of a sum.
+#: A few roundings of a sum, relative to it: least values are found, and differences taken for none,
+#: to this.
 PRECISION = 1e-14
 #: Numbers this close, relative to their unit, differ by rounding only: a delta and the threshold, a
 #: share of a tie and 0 or 1, a need and the budget.
@@ -111,8 +112,8 @@ ON_A_KINK = 1e-9
 BEYOND = 1e-9
 #: A sum of slopes below this, relative to their sizes, is rounding.
 BALANCED = 1e-11
-#: Newton steps to the boundary; more would not be near it.
-TRIES = 6
+#: Tries without success after which rounding is taken to be the cause, or a boundary to be far.
+TRIES = 8
 #: Relative to the diagonal, what makes a matrix definite whose null space is rounding.
 RIDGE = 1e-13
 #: Columns from which the systems of a batch are factored one by one: half the work of what NumPy
@@ -1027,6 +1028,8 @@ def times(A: Array, v: Array) -> Array:
 
 def factored(H: Array) -> Any:
     """Return the Cholesky factor of H, whose diagonal is raised until it exists."""
+    if not np.isfinite(H).all():
+        raise np.linalg.LinAlgError("a matrix with infinite entries has no factor")
     ridge = RIDGE
     diagonal = np.where(np.diag(H) > 0, np.diag(H), 1.0)
     while True:

@@ -32,50 +32,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_solve, cholesky, qr
+from scipy.linalg import cho_solve
 
 from ..arrays import TINY
 from ..design import Design
+from ..duality import EQUAL, PRECISION, TRIES, factored
 from ..losses.base import Ends, Loss
 from ..problem import Problem, Solution
 from ..progress import logger
-from .exact import Method, Starts, verdict
+from .exact import Method, Starts, constant_solution, verdict
 from .predictor_corrector import SHORT_OF, corrected_step, follow, longest
 
 Array = NDArray[Any]
 
-#: The least size of a column, and of a direction, of the nodes, relative to the largest.
-LEAST_DIRECTION = 1e-12
 #: Nodes near a row to start with, and the most pairs that a row gains at a time.
 PAIRS = 4
 #: The factor by which the complementarity falls between two looks at all pairs.
 FALL = 0.1
 #: The last complementarity that is aimed at, relative to the target.
 LAST = 1e-2
-#: Looks at all pairs at the last complementarity.
-LAST_LOOKS = 8
-#: Projections of the forces.
-PROJECTIONS = 8
-#: Masses that differ by this share of themselves are equal.
-EQUAL = 1e-12
-#: A risk this small, relative to the targets, is none.
-NO_RISK = 1e-28
 #: The least product of a slack and its multiplier that is aimed at, relative to the level.
 LEAST_PRODUCT = 0.1
-#: The share of the least lack so far that counts as progress.
-PROGRESS = 0.9
-#: Steps without progress after which rounding is taken to be the cause.
-PATIENCE = 5
-#: Halvings of a step that makes the residual much larger.
-HALVINGS = 6
-#: The growth of the residual that asks for a shorter step.
-GROWTH = 2.0
-#: The least pivot, relative to the diagonal, that a Cholesky factor may have.
-SOUND = 1e-12
-#: What holds a column without constraints, relative to the root of the diagonal.
-RIDGE = 1e-15
-#: Differences of this size, relative to their terms, are noise.
-ROUNDING = 1e-14
 
 
 class FiniteSupport(Method):
@@ -96,28 +73,17 @@ class FiniteSupport(Method):
 
 def solve_deltas(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
     """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""
+    if problem.constant[1] <= PRECISION**2 * max(float(np.abs(problem.y).max()), TINY):
+        # the constant fits every row wherever it is moved
+        return [constant_solution(problem)] * len(deltas)
     finite, center, back = formulate(problem)
-    base = problem.constant
-    target = tol * base[1]
     kept = _initial(finite)
     solved = []
     for delta in deltas:
-        run = exchange(finite, float(delta), base, tol, max_iter, kept)
-        kept = run.kept
-        pairs = f"; finite support, {int(kept.sum())} of {finite.cost.size} pairs kept"
-        coef = back @ run.x[:-2]
-        solution = Solution(
-            coef=coef,
-            intercept=float(run.x[-2] - center @ coef),
-            multiplier=float(run.x[-1]),
-            objective=run.objective,
-            gap=run.gap,
-            n_iter=run.n_iter,
-            converged=bool(run.gap <= target),
-            message=verdict(run.gap, target, run.n_iter) + pairs,
-        )
-        logger.info("delta %.4g: %s", delta, solution.message)
-        solved.append(solution)
+        point, kept = exchange(finite, float(delta), problem.constant, tol, max_iter, kept)
+        coef = back @ point.coef
+        solved.append(replace(point, coef=coef, intercept=float(point.intercept - center @ coef)))
+        logger.info("delta %.4g: %s", delta, point.message)
     return solved
 
 
@@ -169,7 +135,7 @@ def formulate(problem: Problem) -> tuple[Finite, Array, Array]:
     # a row without weight is a node only
     moves = problem.weights > 0
     center = nodes.mean(axis=0) if problem.fit_intercept else np.zeros(nodes.shape[1])
-    place, back = _coordinates(nodes - center, ROUNDING * float(np.abs(nodes).max()))
+    place, back = _coordinates(nodes - center, PRECISION * float(np.abs(nodes).max()))
     finite = Finite(
         nodes=place,
         cost=cost[moves],
@@ -188,12 +154,12 @@ def _coordinates(nodes: Array, rounding: float) -> tuple[Array, Array]:
     ``rounding`` are none.
     """
     scale = np.sqrt((nodes**2).mean(axis=0))
-    varies = scale > max(LEAST_DIRECTION * float(scale.max()), rounding)
+    varies = scale > max(EQUAL * float(scale.max()), rounding)
     scale = np.where(varies, scale, 1.0)
     place = np.where(varies, nodes / scale, 0.0)
     R = np.linalg.qr(place, mode="r")
     _, sizes, Vt = np.linalg.svd(R, full_matrices=False)
-    V = Vt[sizes > LEAST_DIRECTION * sizes[0]].T
+    V = Vt[sizes > EQUAL * sizes[0]].T
     if V.shape[1] == nodes.shape[1]:
         return place, np.diag(1 / scale)
     return place @ V, V / scale[:, None]
@@ -317,18 +283,12 @@ def descend(master: Master, state: State, level: float, max_iter: int) -> tuple[
     Products are not driven far below the level, whatever the residual. Also the number of steps.
     """
     least = LEAST_PRODUCT * level / master.degree
-    lowest = np.inf
-    since = 0
-    looks = 0
+    lacks: list[float] = []
 
     def done(now: tuple[State, Residual]) -> bool:
-        nonlocal lowest, since, looks
-        lack = max(now[0].complementarity, now[1].size)
-        fell = lack < PROGRESS * lowest
-        since = 0 if fell else since + 1
-        lowest = lack if fell else lowest
-        looks += 1
-        return (lack <= level and looks > 1) or since > PATIENCE
+        lacks.append(max(now[0].complementarity, now[1].size))
+        stuck = len(lacks) - 1 - int(np.argmin(lacks)) > TRIES
+        return (lacks[-1] <= level and len(lacks) > 1) or stuck
 
     def advance(now: tuple[State, Residual]) -> tuple[State, Residual] | None:
         new, after = PairsEquations(master, *now).after(least)
@@ -352,7 +312,7 @@ class Residual:
         )
         z = master.scores(state.x)
         missed = psi - z - state.w
-        noise = ROUNDING * (np.abs(psi) + np.abs(z))
+        noise = PRECISION * (np.abs(psi) + np.abs(z))
         self.slack = np.where(np.abs(missed) > noise, missed, 0.0)
         mass = state.p * self.first
         self.x = np.append(master.forces(state.p), master.delta - mass @ master.cost - state.sigma)
@@ -389,30 +349,7 @@ class PairsEquations:
         H[:-1, :-1] = (m.nodes * m.by_node(self.D)[:, None]).T @ m.nodes
         H[-1, :-1] = H[:-1, -1] = -(m.nodes.T @ m.by_node(cross * c))
         H[-1, -1] = B @ c**2 + s.sigma / s.x[-1]
-        factor = _cholesky(H - (self.E / self.diagonal[:, None]).T @ self.E)
-        self.factor = self._orthogonal(np.sqrt(np.diag(H))) if factor is None else factor
-
-    def _orthogonal(self, scale: Array) -> Array:
-        """Return the factor of H from a root of it, whose small directions rounding spares.
-
-        Constraints and bends are taken at the level eta_i that answers x; no difference of large
-        numbers is left.
-        """
-        m, s, r, c = self.master, self.state, self.residual, self.master.cost
-        answer = self.E / self.diagonal[:, None]
-        pull = np.column_stack([-m.ends.side[:, None] * m.nodes[m.node], r.first * c])
-        pull -= r.first[:, None] * answer[m.row]
-        bend = -answer[m.row]
-        bend[:, -1] += c
-        parts = [
-            np.sqrt(self.D)[:, None] * pull,
-            np.sqrt(-s.p * r.second)[:, None] * bend,
-            np.sqrt(s.zeta / s.eta)[:, None] * answer,
-            np.diag(RIDGE * np.where(scale > 0, scale, 1.0)),
-        ]
-        parts[-1][-1, -1] += np.sqrt(s.sigma / s.x[-1])
-        root: Array = qr(np.vstack(parts), mode="r")[0][: len(scale)]
-        return root
+        self.factor = factored(H - (self.E / self.diagonal[:, None]).T @ self.E)
 
     def longest(self, move: State) -> Array:
         """Return how far slacks and multipliers may go."""
@@ -429,17 +366,18 @@ class PairsEquations:
     def after(self, least: float) -> tuple[State, Residual]:
         """Return the state after Mehrotra's step, and what the conditions lack there.
 
-        Products are not aimed below ``least``. The step is halved while it makes the residual much
-        larger than it and the products are.
+        Products are not aimed below ``least``. The step is halved while the residual is more than
+        twice what it and the products were.
         """
         move = corrected_step(self, least)
         length = np.minimum(1.0, SHORT_OF * self.longest(move))
-        for _ in range(HALVINGS):
+        while True:
             new = self.state.moved(move, *length)
             missed = Residual(self.master, new).slack
             new = replace(new, w=new.w + np.maximum(missed, 0.0))
             residual = Residual(self.master, new)
-            if residual.size <= GROWTH * max(self.residual.size, self.state.complementarity):
+            # as the length tends to 0 the residual tends to that of the state
+            if not residual.size > 2 * max(self.residual.size, self.state.complementarity):
                 break
             length = length / 2
         return new, residual
@@ -460,7 +398,7 @@ class PairsEquations:
         q = goal / s.w - s.p - self.D * lacking
         v_eta = m.by_row(first * q) - r_eta + goal_eta / s.eta - s.zeta
         v = np.append(-m.forces(q), (first * c) @ q + goal_lam / s.x[-1] - s.sigma) - rx
-        dx: Array = cho_solve((self.factor, False), v - self.E.T @ (v_eta / self.diagonal))
+        dx: Array = cho_solve(self.factor, v - self.E.T @ (v_eta / self.diagonal))
         d_eta = (v_eta - self.E @ dx) / self.diagonal
         dw = first * (d_eta[m.row] + c * dx[-1]) - m.scores(dx)
         return State(
@@ -473,29 +411,6 @@ class PairsEquations:
         )
 
 
-def _cholesky(H: Array) -> Array | None:
-    """Return the upper factor of H, None where less than half of its digits would be right."""
-    scale = np.diag(H)
-    if not scale.min() > 0:
-        return None
-    try:
-        R = cholesky(H)
-    except LinAlgError:
-        return None
-    return R if (np.diag(R) ** 2 >= SOUND * scale).all() else None
-
-
-@dataclass(frozen=True, eq=False)
-class Exchanged:
-    """The point (theta, b, lam), its exact risk and gap, the Newton steps, the pairs kept."""
-
-    x: Array
-    objective: float
-    gap: float
-    n_iter: int
-    kept: Array
-
-
 def exchange(
     finite: Finite,
     delta: float,
@@ -503,18 +418,17 @@ def exchange(
     tol: float,
     max_iter: int,
     kept: Array,
-) -> Exchanged:
-    """Follow the central path, with the violated pairs added at every level, to a small gap."""
+) -> tuple[Solution, Array]:
+    """Follow the central path, with the violated pairs added at every level, to a small gap.
+
+    Return the solution in (theta, b), and the pairs kept.
+    """
     target, n_iter, last = tol * base[1], 0, 0
     x, eta = _constant(finite, base, delta)
-    if base[1] <= NO_RISK * max(float(np.abs(finite.y).max()), TINY):
-        # the constant fits every row wherever it is moved
-        x[-1] = 0.0
-        return Exchanged(x, base[1], 0.0, 1, kept)
-    master = finite.over(kept, delta)
-    state = begin(master, x, eta)
     # no loss is negative
     best, lower, level = (np.inf, x), 0.0, base[1]
+    master = finite.over(kept, delta)
+    state = begin(master, x, eta)
     while n_iter < max_iter:
         state, steps = descend(master, state, level, max_iter - n_iter)
         n_iter += steps
@@ -526,7 +440,7 @@ def exchange(
             lower = max(lower, bound(master, finite, state))
         stuck = steps == 0 and state.complementarity > level
         last += level <= LAST * target
-        if best[0] - lower <= target or last > LAST_LOOKS or stuck:
+        if best[0] - lower <= target or last > TRIES or stuck:
             break
         new = _violated(gains, kept, state.eta)
         if new.any():
@@ -534,7 +448,19 @@ def exchange(
             master = finite.over(kept, delta)
             state = widen(master, state, ~new[master.row, master.node], top)
         level = max(FALL * state.complementarity, LAST * target)
-    return Exchanged(best[1], best[0], max(best[0] - lower, 0.0), max(n_iter, 1), kept)
+    gap, (objective, x) = max(best[0] - lower, 0.0), best
+    pairs = f"; finite support, {int(kept.sum())} of {kept.size} pairs kept"
+    solution = Solution(
+        coef=x[:-2],
+        intercept=float(x[-2]),
+        multiplier=float(x[-1]),
+        objective=objective,
+        gap=gap,
+        n_iter=n_iter,
+        converged=bool(gap <= target),
+        message=verdict(gap, target, n_iter) + pairs,
+    )
+    return solution, kept
 
 
 def _constant(finite: Finite, base: tuple[float, float], delta: float) -> tuple[Array, Array]:
@@ -625,7 +551,7 @@ def _balanced(master: Master, p: Array) -> Array | None:
     """
     size = float(np.abs(master.nodes).max()) * float(p.sum())
     balanced = None
-    for _ in range(PROJECTIONS):
+    for _ in range(TRIES):
         total = np.maximum(master.by_row(p / master.ends.steepest), TINY)
         if balanced is not None and (total <= (1 + EQUAL) * master.weights).all():
             break
@@ -634,8 +560,8 @@ def _balanced(master: Master, p: Array) -> Array | None:
         weight = np.sqrt(master.by_node(square))
         Q, R = np.linalg.qr(master.nodes * weight[:, None])
         for _ in range(2):
-            v = Q @ np.linalg.lstsq(R.T, master.forces(p), rcond=ROUNDING)[0]
+            v = Q @ np.linalg.lstsq(R.T, master.forces(p), rcond=PRECISION)[0]
             p = p - square * master.ends.side * (v / np.maximum(weight, TINY))[master.node]
         p = np.maximum(p, 0.0)
-        balanced = p if np.abs(master.forces(p)).max() <= 10 * ROUNDING * size else None
+        balanced = p if np.abs(master.forces(p)).max() <= 10 * PRECISION * size else None
     return balanced
