@@ -21,22 +21,14 @@ Array = NDArray[Any]
 
 #: Scores beyond this are not sought.
 FAR = 2.0**50
-#: Doublings of a bracket from 1 up to ``FAR``.
-DOUBLINGS_TO_FAR = 50
+#: Halvings of an interval of scores, from ``FAR`` to below rounding.
+HALVINGS = 110
 #: Cells of the scan of a row that may have several maxima.
 CELLS = 128
-#: Steps of a bracketed Newton iteration: halvings alone would leave 2^-60 of the bracket.
-STEPS = 60
-#: A step this small, relative to 1 + the shift, is rounding.
-STILL = 1e-15
-#: Doublings in search of a bracket for a loss without a largest slope.
-DOUBLINGS = 13
 #: Scores at which every loss is finite.
 NEARER = 1e4
 #: A slope that large, far out, has no limit.
 ENDLESS = 1e3
-#: Halvings of an interval of scores, from ``FAR`` to below rounding.
-HALVINGS = 110
 
 
 class SlopeRange(NamedTuple):
@@ -220,7 +212,7 @@ def turning_point(holds: Callable[[Array], Array], reach: Array) -> tuple[Array,
     ``-reach`` and ``reach`` and are doubled up to ``FAR`` times that.
     """
     low, high = -reach, reach
-    for _ in range(DOUBLINGS_TO_FAR):
+    for _ in range(int(np.log2(FAR))):
         short, shy = ~holds(low), holds(high)
         if not (short | shy).any():
             break
@@ -259,7 +251,7 @@ def _doubled(loss: Loss, z: Array, y: Array, kappa: Array, sign: float) -> Array
     last = z + sign * NEARER * (1.0 + np.abs(z))
     endless = sign * (loss.derivative(last, y) - 2 * kappa * (last - z)) > 0
     far = sign * (1.0 + np.abs(z))
-    for _ in range(DOUBLINGS):
+    for _ in range(int(np.log2(NEARER))):
         short = sign * (loss.derivative(z + far, y) - 2 * kappa * far) > 0
         if not short.any():
             break
@@ -270,7 +262,7 @@ def _doubled(loss: Loss, z: Array, y: Array, kappa: Array, sign: float) -> Array
 def _fall(loss: Loss, z: Array, y: Array, kappa: Array, low: Array, high: Array) -> Array:
     """Return a root of f in [low, high], f(low) >= 0 >= f(high), by bracketed Newton steps."""
     s = (low + high) / 2
-    for _ in range(STEPS):
+    for _ in range(HALVINGS):
         slope = loss.derivative(z + s, y)
         f = slope - 2 * kappa * s
         low, high = np.where(f >= 0, s, low), np.where(f >= 0, high, s)
@@ -281,7 +273,7 @@ def _fall(loss: Loss, z: Array, y: Array, kappa: Array, low: Array, high: Array)
         )
         moved = np.abs(new - s)
         s = new
-        if np.all(moved <= STILL * (1 + np.abs(s))):
+        if np.all(moved <= 4 * np.finfo(float).eps * (1 + np.abs(s))):
             break
     return s
 

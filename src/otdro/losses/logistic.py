@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
 
 from ..arrays import TINY, as_float, mass, namespace
-from .base import Array, Ends, Inner, Loss, SlopeRange, entropy
+from .base import HALVINGS, Array, Ends, Inner, Loss, SlopeRange, entropy
 from .softmax import Softmax
 
-#: Newton steps to an inner maximum, at most.
-STEPS = 80
 #: The step, relative to 1 + the place, after which the next one would be lost in rounding:
 #: convergence is quadratic.
 NEXT_IS_ROUNDING = 1e-9
-#: Inner maxima up to which picking some of them takes longer than a step of all.
-ALL_AT_ONCE = 1_000
 
 
 class Logistic(Loss):
@@ -207,24 +202,16 @@ def _newton(m: Array, a: Any, low: Array, high: Array, v: Array) -> Array:
     """Return the root of f(v) = sigma(v - m) - a v in [low, high] by Newton's method from v on.
 
     f falls there, concave on an upper branch and convex on a lower one: from the outer end, or
-    from its first step on, Newton's method is monotone. Once most of many rows are there, the
-    others go on alone.
+    from its first step on, Newton's method is monotone.
     """
-    xp, size = namespace(m), math.prod(v.shape)
+    xp = namespace(m)
     v = _within(v, low, high)
-    for _ in range(STEPS):
+    for _ in range(HALVINGS):
         s = _sigma(v - m)
         step = (s - a * v) / xp.minimum(s * (1 - s) - a, -TINY)
         new = _within(v - step, low, high)
         move, v = xp.abs(new - v), new
-        far = ~(move <= NEXT_IS_ROUNDING * (1 + v))
-        left = int(xp.count_nonzero(far))
-        if left == 0:
-            break
-        if left < size / 2 and size > ALL_AT_ONCE:
-            margin = xp.broadcast_to(m, v.shape)[far]
-            bend = a if isinstance(a, float) else xp.broadcast_to(a, v.shape)[far]
-            v[far] = _newton(margin, bend, low[far], high[far], v[far])
+        if _all(move <= NEXT_IS_ROUNDING * (1 + v)):
             break
     return v
 

@@ -10,9 +10,6 @@ import numpy as np
 from ..arrays import as_float, beside, mass, namespace, numpy
 from .base import Array, Ends, Inner, Loss, SlopeRange
 
-#: A share of the weight this close to another is equal to it: roundings of a sum.
-ROUNDING = 1e-13
-
 
 class PiecewiseQuadratic(Loss):
     r"""Losses :math:`\max_{lo \le \alpha \le hi} \alpha r - \kappa\alpha^2/2` of a residual r.
@@ -107,7 +104,9 @@ class PiecewiseQuadratic(Loss):
         y, weights = numpy(y), numpy(weights)
         order = np.argsort(y, kind="stable")
         share = np.cumsum(weights[order])
-        at = np.searchsorted(share, (hi / (hi - lo) - ROUNDING) * share[-1])
+        # a share of the weight within the roundings of the sum is equal to the quantile
+        rounding = len(y) * np.finfo(float).eps
+        at = np.searchsorted(share, (hi / (hi - lo) - rounding) * share[-1])
         return float(y[order[at]])
 
     def slope_range(self, y: Array) -> SlopeRange:
