@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from inspect import cleandoc
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import column_or_1d
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import losses, solvers
@@ -37,20 +37,27 @@ from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
 from ..losses import Loss
 from ..pairs import unlabelled_rows
-from ..problem import Problem, Sample
+from ..problem import Ball, Problem, Sample
 from ..progress import logger, shown, watched
 from ..radius import Choice, ConfidenceRegion, Settings, choose, confidence_region
-from ..radius.checks import check_groups, check_weights, normalise
+from ..radius.checks import (
+    check_deltas,
+    check_groups,
+    check_targets,
+    check_weights,
+    checked_pair,
+    normalise,
+)
 from ..solvers import Solver
+from ..wanted import check_settings
 from .parameters import (
+    WANTED,
     check_labels,
     check_magnitude,
     check_offset,
-    check_parameters,
     check_rows,
     is_numeric,
     open_stream,
-    reads_chunks,
     require_softmax_memory,
 )
 
@@ -61,8 +68,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 T = TypeVar("T")
 
-#: What stays behind when a model is saved: the training rows, and numbers of theirs.
-ROWS = ("_problems", "_solutions")
 #: A mean loss above this share of the constant model's is hardly better than it.
 LEARNED = 0.99
 #: The path reaches a thousandth of its largest delta: columns farther apart have none in common.
@@ -269,7 +274,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        check_parameters(self)
+        # whether or not this fit uses them
+        check_settings(self, WANTED)
+        if self.deltas is not None:
+            check_deltas(self.deltas)
         # a fit that fails leaves this estimator as it was
         fitted = type(self).__new__(type(self))
         fitted.__dict__ = {name: v for name, v in vars(self).items() if not _is_fitted(name)}
@@ -289,14 +297,16 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             "support": support,
             "unlabelled": unlabelled,
         }
-        if in_chunks(X) and reads_chunks(self, X, loss, extra):
-            fitted = self._fit_chunks(X, y, loss, extra)
-        else:
+        stream = open_stream(self, X, y, loss, extra) if in_chunks(X) else None
+        if stream is None:
             fitted = self._fit_rows(*self._checked(X, y, loss, extra))
-        names = names_of(fitted.targets.classes, len(fitted.choice.solutions))
-        columns = getattr(self, "feature_names_in_", None)
-        solver, given = self._solver(), isinstance(self.delta, Real)
-        for k, (solution, name) in enumerate(zip(fitted.choice.solutions, names, strict=True)):
+        else:
+            fitted = self._fit_chunks(stream, loss, extra)
+        solutions, classes = fitted.choice.solutions, fitted.targets.classes
+        for k, solution in enumerate(solutions):
+            name = ""
+            if classes is not None and len(solutions) > 1:
+                name = f" of class {classes.tolist()[k]!r} against the rest"
             logger.info(
                 "fit%s: delta %.4g, %d iterations, robust risk %.6g, gap %.3g",
                 name,
@@ -305,7 +315,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
                 solution.objective,
                 solution.gap,
             )
-            for text, category in _warnings(fitted, k, solver, name, columns, given=given):
+            for text, category in self._warnings(fitted, k, name):
                 # the caller of fit: _fit, fit
                 warnings.warn(text, category, stacklevel=3)
         self._store(fitted)
@@ -338,18 +348,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         groups = check_groups(extra["groups"], X.shape[0])
         check_offset(X, names)
         unlabelled = check_rows(extra["unlabelled"], X, "unlabelled", names, least=2)
+        own = vars(self)
         settings = Settings(
-            cost=self.cost,
-            order=self.order,
-            delta=self.delta,
-            cv=self.cv,
-            scoring=self.scoring,
-            rule=self.rule,
-            tolerance=self.tolerance,
-            deltas=self.deltas,
-            confidence=self.confidence,
-            n_jobs=self.n_jobs,
-            random_state=self.random_state,
+            **{part.name: own[part.name] for part in fields(Settings) if part.name in own},
             estimator=self,
             y=targets.y,
             classes=targets.classes,
@@ -382,11 +383,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             risks.append(risk)
         return Fitted(targets, choice, risks, problems)
 
-    def _fit_chunks(self, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
+    def _fit_chunks(self, stream: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
         """Return the fit to rows in chunks: in memory where all rows are kept there."""
         from ..radius.chunks import choose_in_chunks
 
-        stream = open_stream(self, X, y, loss, extra)
         rows, kept = stream.chunks, stream.rows
         extra = extra | {"sample_weight": kept.w, "groups": kept.group}
         targets, settings = self._checked(kept.X, kept.y, loss, extra, rows.columns)
@@ -436,6 +436,71 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             solver.set_params(**changed)
         return solver
 
+    def _warnings(self, fitted: Fitted, k: int, name: str) -> Iterator[tuple[str, type[Warning]]]:
+        """Yield the texts of the warnings about the k-th problem of a fit, and their categories.
+
+        A gap that was not reached; a minimiser that does not exist; a model whose mean loss is
+        hardly below a constant one, either because some columns are so much larger than others that
+        no delta suits both, or because a given delta is so large that beta = 0 is optimal.
+        """
+        solution, ball = fitted.choice.solutions[k], fitted.choice.ball
+        if not solution.converged:
+            solver = self._solver()
+            limits = {part: getattr(solver, part, None) for part in ("max_iter", "tol")}
+            iterations, tol = (
+                part if value is None else f"{part} (now {value:g})"
+                for part, value in limits.items()
+            )
+            yield (
+                f"the fit{name} did not reach the gap asked for: {solution.message.rstrip('.')}. "
+                f"Raise {iterations}, raise {tol}, or scale the columns of X.",
+                ConvergenceWarning,
+            )
+        zero = f"every coefficient of the fit{name} is zero: "
+        constant = "on the constant model is the best answer. Use a smaller delta, or delta='cv'."
+        if not fitted.problems:
+            asked = solution.converged and fitted.choice.path is None and ball.delta > 0
+            if asked and not solution.coef.any():
+                where = f"from a smaller delta than {ball.delta:.4g}"
+                yield f"{zero}{where} {constant}", UserWarning
+            return
+        problem = fitted.problems[k]
+        if ball.delta == 0:
+            if problem.loss.minimum_at_infinity:
+                z = model_scores(problem.X, solution.coef, solution.intercept)
+                # a margin above 0, or of several scores a label that is more likely than not
+                one = problem.loss.outputs == 1
+                even = problem.loss.value(0.0 * z, problem.y) if one else np.log(2)
+                if (problem.loss.value(z, problem.y) < even)[problem.weights > 0].all():
+                    yield (
+                        "the classes are separable and delta=0: no minimiser exists, the "
+                        "coefficients are those at which the risk fell below "
+                        f"{solution.objective:.3g}. Use delta > 0.",
+                        ConvergenceWarning,
+                    )
+            return
+        hardly = fitted.risks[k] >= LEARNED * problem.constant[1]
+        if problem.finite or not (solution.converged and ball.cost.is_norm and hardly):
+            return
+        large, small = _scales(problem, getattr(self, "feature_names_in_", None))
+        # the threshold has a formula for one score, and for labels and targets that stay
+        stays = bool(np.isinf(min(ball.label_cost, ball.target_cost)))
+        given = isinstance(self.delta, Real)
+        if large:
+            yield (
+                f"the model{name} is hardly better than a constant one, and the columns are of "
+                f"very different scale: {large} against {small}. A move has one price in all "
+                "columns, so scale them first, as in make_pipeline(StandardScaler(), ...).",
+                UserWarning,
+            )
+        elif given and stays and problem.loss.outputs == 1 and not np.any(solution.coef):
+            design = Design(problem.X)
+            at = zero_model(design, problem.y, problem.weights, problem.loss, problem.fit_intercept)
+            least = at.threshold(float(ball.cost.norm(at.pull)), problem.loss.lipschitz, ball.order)
+            if 0 < least <= ball.delta:
+                where = f"delta={ball.delta:.4g} is at or above {least:.4g}, from where"
+                yield f"{zero}{where} {constant}", UserWarning
+
     def _store(self, fitted: Fitted) -> None:
         targets, choice, problems = fitted.targets, fitted.choice, fitted.problems
         solutions = choice.solutions
@@ -467,22 +532,21 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         self.message_ = messages[0] if len(messages) == 1 else messages
         if choice.path is not None:
             self.path_ = choice.path
-        self._support_given = bool(problems) and problems[0].support is not None
+        self._support_given = targets.sample.support is not None
         if problems:
-            self._problems = problems
-            self._solutions = solutions
+            self._result = fitted
         if targets.classes is not None:
             self.classes_: Any = targets.classes
 
     def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
         # a saved model is the model, not the data
-        state: dict[str, Any] = super().__getstate__()
+        fitted = state.pop("_result", None)
+        if fitted is not None:
+            sample = fitted.targets.sample
+            state["_column_scale"] = column_scale(sample.X, sample.weights)
         # and of no device: a machine without it can read the model
-        kept = {name: value for name, value in state.items() if name not in ROWS}
-        if state.get("_problems"):
-            first = state["_problems"][0]
-            kept["_column_scale"] = column_scale(first.X, first.weights)
-        return {n: numpy(value) if library(value) else value for n, value in kept.items()}
+        return {name: numpy(value) if library(value) else value for name, value in state.items()}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -491,13 +555,20 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
+        coef, intercept = np.atleast_2d(numpy(self.coef_)), np.atleast_1d(numpy(self.intercept_))
         if in_chunks(X):
-            scores = self._scores_in_chunks(X)
+            names = getattr(self, "feature_names_in_", None)
+            rows = open_rows(X, columns=None if names is None else list(names))
+            if rows.d != self.n_features_in_:
+                raise ValueError(
+                    f"X has {rows.d} columns, but the model has {self.n_features_in_}."
+                )
+            [sums] = rows.total(ScoreRows(coef, intercept))
+            scores = np.concatenate(sums["z"])
         else:
             X = validate_data(self, X, **formats(X), reset=False)
-            coef = np.atleast_2d(numpy(self.coef_))
             with told_of_memory(X):
-                scores = model_scores(X, coef, np.atleast_1d(numpy(self.intercept_)))
+                scores = model_scores(X, coef, intercept)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def _of_dask(self, X: Any, method: str) -> Any:
@@ -511,25 +582,15 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             del model.feature_names_in_
         return map_rows(getattr(model, method), X)
 
-    def _scores_in_chunks(self, X: Any) -> Array:
-        """Return the scores of rows in chunks: (n, K)."""
-        names = getattr(self, "feature_names_in_", None)
-        rows = open_rows(X, columns=None if names is None else list(names))
-        if rows.d != self.n_features_in_:
-            raise ValueError(f"X has {rows.d} columns, but the model has {self.n_features_in_}.")
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        [sums] = rows.total(ScoreRows(coef, intercept))
-        return np.concatenate(sums["z"])
-
-    def _trained(self, asked: str, instead: str) -> list[Problem]:
-        """Return the problems of the fit; say what to do where the rows are gone."""
-        if not hasattr(self, "_problems"):
+    def _trained(self, asked: str, instead: str) -> Fitted:
+        """Return what the fit found; say what to do where the rows are gone."""
+        if not hasattr(self, "_result"):
             raise ValueError(
                 f"{asked} needs the training rows, which are not saved with a model, and this "
                 "model was restored from disk, copied, or fitted to rows in chunks: "
                 f"{instead}, or fit again to rows in memory."
             )
-        return self._problems
+        return self._result
 
     def summary(
         self, *, refits: int = 200, random_state: Any = None, n_jobs: int | None = None
@@ -573,11 +634,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if len(np.atleast_2d(numpy(self.coef_))) > 1:
             raise ValueError("a confidence region is for two classes; fit one class at a time.")
-        p = self._trained("confidence_region()", "ask before saving")[0]
-        sample = Sample(p.X, [p.y], p.weights, p.loss, p.fit_intercept)
+        sample = self._trained("confidence_region()", "ask before saving").targets.sample
         confidence = self.confidence if confidence is None else confidence
         names = getattr(self, "feature_names_in_", None)
-        return confidence_region(sample, p.y, p.ball.cost, confidence, names)
+        return confidence_region(sample, sample.ys[0], self.cost_, confidence, names)
 
     def worst_case(self, class_: Any = None, *, rows: Any = None, reach: Any = None) -> WorstCase:
         """Return a worst-case distribution of the fitted model.
@@ -610,9 +670,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         if rows is not None:
             problem = self._problem_around(rows, k)
             return self._named(worst_case(problem, coef, intercept, reach=reach))
-        problem = self._trained("worst_case()", "give labelled rows as rows=(X, y)")[k]
-        found = worst_case(problem, coef, intercept, fit=self._solutions[k], reach=reach)
-        return self._named(found)
+        fitted = self._trained("worst_case()", "give labelled rows as rows=(X, y)")
+        problem, solution = fitted.problems[k], fitted.choice.solutions[k]
+        return self._named(worst_case(problem, coef, intercept, fit=solution, reach=reach))
 
     def _problem_around(self, rows: Any, k: int) -> Problem:
         """Return the k-th problem with other labelled rows, all of the same weight."""
@@ -626,7 +686,8 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"rows has {X.shape[0]} rows in X but {len(y)} entries in y.")
         support = None
         if self._support_given:
-            support = self._trained("a worst case over the support", "ask before saving")[0].support
+            fitted = self._trained("a worst case over the support", "ask before saving")
+            support = fitted.targets.sample.support
         weights = full(len(y), 1 / len(y), X)
         fit_intercept = bool(self.fit_intercept)
         return Problem(X, y, weights, self.loss_, self.ball_, fit_intercept, support)
@@ -637,15 +698,19 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _number(self, class_: Any) -> int:
         """Return the number of the problem that belongs to a class."""
-        raise NotImplementedError
+        if class_ is not None:
+            raise ValueError(f"a regressor has no classes, got class_={class_!r}.")
+        return 0
 
     def _targets_of(self, y: Any, k: int) -> Array:
         """Return labels or targets as the k-th problem has them."""
-        raise NotImplementedError
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        check_targets(y, self.loss_)
+        return np.asarray(y)
 
     def _named(self, found: WorstCase) -> WorstCase:
         """Return a worst case with targets as the user gave them."""
-        raise NotImplementedError
+        return found
 
 
 def documented(estimator: type[T]) -> type[T]:
@@ -660,7 +725,7 @@ def documented(estimator: type[T]) -> type[T]:
 
 def _is_fitted(name: str) -> bool:
     """Whether an attribute belongs to a fit: ``name_``, and what is kept for questions later."""
-    kept = (*ROWS, "_column_scale", "_support_given")
+    kept = ("_result", "_column_scale", "_support_given")
     return name in kept or (name.endswith("_") and not name.startswith("_"))
 
 
@@ -670,93 +735,20 @@ def _float_or_array(values: list[float]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ScoreRows:
-    """The job that collects the scores x'beta + b of every row, for coefficients (K, d)."""
+    """The job that collects the scores x'beta + b of every row for coefficients (d,) or (K, d).
+
+    With ``targets`` it collects the labels or targets too.
+    """
 
     coef: Array
-    intercept: Array
+    intercept: Any
+    targets: bool = False
 
     def __call__(self, chunk: Chunk) -> Sums:
-        """Return the scores of a chunk."""
+        """Return what is collected of a chunk."""
         chunk.require_finite()
-        return {"z": [model_scores(chunk.X, self.coef, self.intercept)]}
-
-
-def names_of(classes: Array | None, problems: int) -> list[str]:
-    """Return what sets the problems of a fit apart in a message."""
-    if classes is None or problems == 1:
-        return [""]
-    return [f" of class {label!r} against the rest" for label in classes.tolist()]
-
-
-def _warnings(
-    fitted: Fitted, k: int, solver: Solver, name: str, columns: Any, *, given: bool
-) -> Iterator[tuple[str, type[Warning]]]:
-    """Yield the texts of the warnings about the k-th problem of a fit, and their categories.
-
-    A gap that was not reached; a minimiser that does not exist; a model whose mean loss is hardly
-    below a constant one, either because some columns are so much larger than others that no delta
-    suits both, or because a ``given`` delta is so large that beta = 0 is optimal.
-    """
-    solution, ball = fitted.choice.solutions[k], fitted.choice.ball
-    if not solution.converged:
-
-        def now(parameter: str) -> str:
-            value = getattr(solver, parameter, None)
-            return parameter if value is None else f"{parameter} (now {value:g})"
-
-        yield (
-            f"the fit{name} did not reach the gap asked for: {solution.message.rstrip('.')}. "
-            f"Raise {now('max_iter')}, raise {now('tol')}, or scale the columns of X.",
-            ConvergenceWarning,
-        )
-    zero = f"every coefficient of the fit{name} is zero: "
-    if not fitted.problems:
-        asked = solution.converged and fitted.choice.path is None and ball.delta > 0
-        if asked and not solution.coef.any():
-            yield (
-                f"{zero}from a smaller delta than {ball.delta:.4g} on the constant model is the "
-                "best answer. Use a smaller delta, or delta='cv'.",
-                UserWarning,
-            )
-        return
-    problem = fitted.problems[k]
-    if ball.delta == 0:
-        if problem.loss.minimum_at_infinity:
-            z = model_scores(problem.X, solution.coef, solution.intercept)
-            # a margin above 0, or of several scores a label that is more likely than not
-            one = problem.loss.outputs == 1
-            even = problem.loss.value(0.0 * z, problem.y) if one else np.log(2)
-            if (problem.loss.value(z, problem.y) < even)[problem.weights > 0].all():
-                yield (
-                    "the classes are separable and delta=0: no minimiser exists, the coefficients "
-                    f"are those at which the risk fell below {solution.objective:.3g}. Use "
-                    "delta > 0.",
-                    ConvergenceWarning,
-                )
-        return
-    hardly = fitted.risks[k] >= LEARNED * problem.constant[1]
-    if problem.finite or not (solution.converged and ball.cost.is_norm and hardly):
-        return
-    large, small = _scales(problem, columns)
-    # the threshold has a formula for one score, and for labels and targets that stay
-    stays = bool(np.isinf(min(ball.label_cost, ball.target_cost)))
-    if large:
-        yield (
-            f"the model{name} is hardly better than a constant one, and the columns are of very "
-            f"different scale: {large} against {small}. A move has one price in all columns, so "
-            "scale them first, as in make_pipeline(StandardScaler(), ...).",
-            UserWarning,
-        )
-    elif given and stays and problem.loss.outputs == 1 and not np.any(solution.coef):
-        design = Design(problem.X)
-        at = zero_model(design, problem.y, problem.weights, problem.loss, problem.fit_intercept)
-        least = at.threshold(float(ball.cost.norm(at.pull)), problem.loss.lipschitz, ball.order)
-        if 0 < least <= ball.delta:
-            yield (
-                f"{zero}delta={ball.delta:.4g} is at or above {least:.4g}, from where on the "
-                "constant model is the best answer. Use a smaller delta, or delta='cv'.",
-                UserWarning,
-            )
+        sums = {"z": [model_scores(chunk.X, self.coef, self.intercept)]}
+        return sums | {"y": [np.asarray(chunk.targets(), dtype=float)]} if self.targets else sums
 
 
 def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
@@ -777,3 +769,80 @@ def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
     large = [text for text, j in zip(spread, order, strict=True) if scale[j] > middle]
     small = [text for text, j in zip(spread, order, strict=True) if scale[j] <= middle]
     return ", ".join(large[::-1][:NAMED]), ", ".join(small[:NAMED])
+
+
+def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, ball: Ball) -> float:
+    r"""Return :math:`\sup_{P \in ball} E_P\,\ell(x'\beta + b, y)` around the sample (X, y).
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The rows.
+    y : array-like of shape (n,)
+        Labels -1/+1 for a loss of classification, targets for one of regression.
+    coef : array-like of shape (d,) or (K, d)
+        The coefficients. With K > 1 lines it is the risk of the softmax model at order 1, and
+        ``y`` are labels 0 to K - 1.
+    intercept : float or array-like of shape (K,)
+        The intercept.
+    loss : str or Loss
+        A short name, or an object of ``otdro.losses``.
+    ball : Ball
+        Cost, delta and order.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    The worst case of a hinge loss at order 1 is its mean plus delta times the dual norm:
+
+    >>> from otdro import Ball, robust_risk
+    >>> from otdro.costs import Norm
+    >>> X, y = [[1.0, 0.0], [-1.0, 0.0]], [1, -1]
+    >>> robust_risk(X, y, [3.0, 4.0], 0.0, "hinge", Ball(Norm(2), 0.1, order=1))
+    0.5
+    """
+    from ..worst_case import risk_of_scores, robust_risk_of
+
+    B, b = np.asarray(numpy(coef), dtype=float), np.ravel(numpy(intercept)).astype(float)
+    loss, reads, several = losses.resolve(loss), in_chunks(X), B.ndim == 2 and len(B) > 1
+    if reads and not ball.cost.is_norm:
+        raise ValueError(
+            f"the worst-case risk of rows in chunks is that under a norm, got {ball.cost!r}: use a "
+            "norm, or rows that fit into memory."
+        )
+    if reads:
+        X = open_rows(X, y)
+    else:
+        X, y = checked_pair(X, y)
+    if several:
+        softmax = loss if loss.outputs == len(B) else loss.multinomial(len(B))
+        if softmax is None or ball.order != 1 or not ball.cost.is_norm:
+            raise ValueError(
+                f"coefficients of {len(B)} classes are those of a softmax model, which needs the "
+                f"logistic loss, order 1 and a norm; got {loss!r}, order={ball.order} and "
+                f"{ball.cost!r}. Give one line of coefficients at a time."
+            )
+        loss = softmax
+    else:
+        B, b = B.ravel(), b[0]
+    d = X.d if reads else X.shape[1]
+    if B.shape[-1] != d:
+        raise ValueError(f"coef has {B.shape[-1]} entries but X has {d} features.")
+    if several and len(b) != len(B):
+        raise ValueError(f"coef has {len(B)} lines, but intercept has shape {np.shape(intercept)}.")
+    ball.cost.check(d)
+    if reads:
+        [sums] = X.total(ScoreRows(B, b, targets=True))
+        z, y = np.concatenate(sums["z"]), np.concatenate(sums["y"])
+    labels = numpy(y)
+    known = (-1, 1) if loss.outputs == 1 else tuple(range(loss.outputs))
+    if loss.task == "regression":
+        check_targets(labels, loss)
+    elif not np.isin(labels, known).all():
+        words = "-1 or +1" if loss.outputs == 1 else f"0 to {known[-1]}"
+        raise ValueError(f"labels must be {words} here, got {np.unique(labels)[:5].tolist()}.")
+    problem = Problem(X, y, full(len(y), 1 / len(y), y), loss, ball)
+    return risk_of_scores(problem, B, z).risk if reads else robust_risk_of(problem, B, b)

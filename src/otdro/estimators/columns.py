@@ -9,7 +9,7 @@ one of these columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,8 +144,7 @@ def column_groups(front: Any, names: list[str]) -> ColumnGroups:
     return ColumnGroups(shown, indices, categories)
 
 
-@dataclass(frozen=True)
-class _Origin:
+class _Origin(NamedTuple):
     """The column of the table that a prepared column stems from, and the category, if it is one."""
 
     column: str
@@ -303,29 +302,23 @@ def units_of(groups: ColumnGroups, coef: Array, X: Any, scale: Array, cost: Cost
     ``scale`` (d,) are the standard deviations of the prepared columns.
     """
     vectors = score_vectors(coef)
-    names, switches, members, starts, ends = [], [], [], [], []
+    # name, switch, prepared columns, and from which of them to which the move goes
+    units: list[tuple[str, str, list[int], int, int]] = []
     for column, own in groups.indices.items():
         if column not in groups.categories or len(own) == 1:
-            names += [groups.names[j] for j in own]
-            switches += [""] * len(own)
-            members += [[j] for j in own]
-            starts += own
-            ends += own
+            units += [(groups.names[j], "", [j], j, j) for j in own]
             continue
         first, second = (np.array(own)[k] for k in np.triu_indices(len(own), 1))
         pairs = np.zeros((len(first), len(scale)))
         pairs[np.arange(len(first)), first] = -1.0
         pairs[np.arange(len(first)), second] = 1.0
         best = int((np.abs(pairs @ vectors.T).max(axis=1) / cost.norm(pairs)).argmax())
-        both = [first[best], second[best]]
+        both = [int(first[best]), int(second[best])]
         common = np.asarray(X[:, both].mean(axis=0)).ravel()
         start, end = both if common[0] >= common[1] else both[::-1]
         values = dict(zip(own, groups.categories[column], strict=True))
-        names.append(column)
-        switches.append(f"{values[start]} -> {values[end]}")
-        members.append(own)
-        starts.append(start)
-        ends.append(end)
+        units.append((column, f"{values[start]} -> {values[end]}", own, start, end))
+    names, switches, members, starts, ends = map(list, zip(*units, strict=True))
     is_switch = np.array([bool(switch) for switch in switches])
     moves = np.zeros((len(names), len(scale)))
     moves[np.arange(len(names)), starts] = -1.0

@@ -19,12 +19,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names
 
 from ..arrays import check_places, library, missing_entries, namespace, numpy, require_memory
-from ..chunks import Chunks, open_rows
+from ..chunks import open_rows
 from ..costs import Cost, is_function
 from ..design import WRITTEN_UP_TO
 from ..losses import Loss
 from ..problem import check_price
-from ..radius.checks import LARGEST, check_deltas
+from ..radius.checks import LARGEST
 from ..radius.rules import RULES
 from ..solvers import Solver
 from ..wanted import (
@@ -32,8 +32,9 @@ from ..wanted import (
     SEED,
     TOLERANCE,
     TRUTH,
-    check_settings,
+    Wanted,
     is_number,
+    is_tolerance,
     is_truth,
     is_whole,
 )
@@ -41,71 +42,65 @@ from ..wanted import (
 Array = NDArray[Any]
 
 
-def check_parameters(estimator: Any) -> None:
-    """Refuse a setting that its parameter does not take, whether or not this fit would use it.
-
-    ``loss``, ``cost``, ``order``, ``delta``, ``solver``, ``multi_class`` and the prices of labels
-    and targets are checked where they are resolved.
-    """
-    shared = {
-        "fit_intercept": TRUTH,
-        "random_state": SEED,
-        "tol": TOLERANCE,
-        "tolerance": TOLERANCE,
-        "max_iter": COUNT,
-    }
-    check_settings(estimator, shared)
-    weights, cv, scoring = estimator.class_weight, estimator.cv, estimator.scoring
-    jobs, verbose, share = estimator.n_jobs, estimator.verbose, estimator.confidence
-    if isinstance(weights, Mapping):
-        weighs = all(is_number(weight) and 0 <= weight < np.inf for weight in weights.values())
-    else:
-        weighs = weights is None or (isinstance(weights, str) and weights == "balanced")
+def _are_folds(cv: Any) -> bool:
+    """Whether a value says how rows are split."""
     if is_truth(cv) or isinstance(cv, str | bytes | Mapping | type):
-        splits = False
-    elif is_whole(cv):
-        splits = bool(cv >= 2)
-    elif isinstance(cv, np.ndarray):
-        splits = cv.ndim > 0
-    else:
-        splits = cv is None or hasattr(cv, "split") or isinstance(cv, Iterable)
+        return False
+    if is_whole(cv):
+        return bool(cv >= 2)
+    if isinstance(cv, np.ndarray):
+        return cv.ndim > 0
+    return cv is None or hasattr(cv, "split") or isinstance(cv, Iterable)
+
+
+def _weighs_classes(weights: Any) -> bool:
+    """Whether a value says how classes are weighed."""
+    if isinstance(weights, Mapping):
+        return all(is_tolerance(weight) for weight in weights.values())
+    return weights is None or (isinstance(weights, str) and weights == "balanced")
+
+
+def _is_scoring(scoring: Any) -> bool:
+    """Whether a value names a score, is a function that computes one, or None."""
     if isinstance(scoring, str):
-        scores = scoring in get_scorer_names()
-    else:
-        scores = scoring is None or (callable(scoring) and not isinstance(scoring, type))
-    for name, accepted, words in (
-        ("class_weight", weighs, "a dict from labels to weights >= 0, 'balanced' or None"),
-        (
-            "cv",
-            splits,
-            "a whole number (at least 2 folds), a splitter, an iterable of splits or None",
-        ),
-        (
-            "scoring",
-            scores,
-            "a name of sklearn.metrics.get_scorer_names(), a function of (model, X, y) or None",
-        ),
-        (
-            "rule",
-            isinstance(estimator.rule, str) and estimator.rule in RULES,
-            f"one of {', '.join(RULES)}",
-        ),
-        ("confidence", is_number(share) and 0 < share < 1, "a number between 0 and 1"),
-        (
-            "n_jobs",
-            jobs is None or (is_whole(jobs) and jobs != 0),
-            "a whole number other than 0, or None",
-        ),
-        (
-            "verbose",
-            is_truth(verbose) or (is_whole(verbose) and verbose >= 0),
-            "True, False or a whole number >= 0",
-        ),
-    ):
-        if not accepted:
-            raise ValueError(f"{name} must be {words}, got {name}={getattr(estimator, name)!r}.")
-    if estimator.deltas is not None:
-        check_deltas(estimator.deltas)
+        return scoring in get_scorer_names()
+    return scoring is None or (callable(scoring) and not isinstance(scoring, type))
+
+
+#: What the parameters take that are not checked where they are resolved, as are ``loss``, ``cost``,
+#: ``order``, ``delta``, ``solver``, ``multi_class`` and the prices of labels and targets.
+WANTED = {
+    "fit_intercept": TRUTH,
+    "random_state": SEED,
+    "tol": TOLERANCE,
+    "tolerance": TOLERANCE,
+    "max_iter": COUNT,
+    "class_weight": Wanted(
+        _weighs_classes, "a dict from labels to weights >= 0, 'balanced' or None"
+    ),
+    "cv": Wanted(
+        _are_folds,
+        "a whole number (at least 2 folds), a splitter, an iterable of splits or None",
+    ),
+    "scoring": Wanted(
+        _is_scoring,
+        "a name of sklearn.metrics.get_scorer_names(), a function of (model, X, y) or None",
+    ),
+    "rule": Wanted(
+        lambda rule: isinstance(rule, str) and rule in RULES, f"one of {', '.join(RULES)}"
+    ),
+    "confidence": Wanted(
+        lambda share: is_number(share) and 0 < share < 1, "a number between 0 and 1"
+    ),
+    "n_jobs": Wanted(
+        lambda jobs: jobs is None or (is_whole(jobs) and jobs != 0),
+        "a whole number other than 0, or None",
+    ),
+    "verbose": Wanted(
+        lambda level: is_truth(level) or (is_whole(level) and level >= 0),
+        "True, False or a whole number >= 0",
+    ),
+}
 
 
 FORMS = ("auto", "multinomial", "ovr")
@@ -170,16 +165,11 @@ def _lacks_exact_norm(estimator: Any, support: Any) -> str | None:
         return f"needs a cost that is a norm, not {cost!r}: use cost='euclidean'"
     if isinstance(estimator.delta, str) and estimator.delta == "theory":
         return "has no profile theory: use delta='cv' or a number"
-    if not takes_several_scores(solver):
+    # by its name, or as an object
+    exact = isinstance(solver, str) and solver in ("auto", "exact")
+    if not (exact or (isinstance(solver, Solver) and solver.several_scores)):
         return f"is solved exactly only, not by solver={solver!r}: use solver='auto'"
     return None
-
-
-def takes_several_scores(solver: Any) -> bool:
-    """Whether a solver, by name or as an object, solves for several scores per row."""
-    if isinstance(solver, str):
-        return solver in ("auto", "exact")
-    return isinstance(solver, Solver) and solver.several_scores
 
 
 def fit_price(estimator: Any, name: str, support: Any) -> float:
@@ -349,47 +339,51 @@ FIXED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def reads_chunks(model: Any, X: Any, loss: Loss, extra: dict[str, Any]) -> bool:
-    """Whether a fit to X in chunks reads it so; a mapped file that it cannot is read into memory.
-
-    That is refused where the memory is too small, with what keeps the fit from chunks.
-    """
-    from ..radius.chunks import require_method
-
-    if not isinstance(X, np.ndarray):
-        return True
-    try:
-        _require_plain(model, extra)
-        require_method(loss, model.cost, model.order, X)
-    except ValueError as refused:
-        need = IN_MEMORY * 8.0 * X.size
-        why = f"it cannot read X in chunks. {refused}"
-        require_memory(need, "a fit in memory to all of X", why)
-        return False
-    return True
-
-
 def open_stream(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -> Any:
-    """Return the rows in chunks after the pass that counts them."""
+    """Return the rows in chunks after the pass that counts them, None if they are read at once.
+
+    That is what becomes of a mapped file that is not for chunks; it is refused where the memory is
+    too small, with what keeps the fit from chunks.
+    """
     from ..radius.chunks import require_method
     from ..solvers.streamed import opened
 
-    _require_plain(model, extra)
+    try:
+        _require_plain(model, extra)
+        if isinstance(X, np.ndarray):
+            require_method(loss, model.cost, model.order, X)
+    except ValueError as refused:
+        if not isinstance(X, np.ndarray):
+            raise
+        why = f"it cannot read X in chunks. {refused}"
+        require_memory(IN_MEMORY * 8.0 * X.size, "a fit in memory to all of X", why)
+        return None
     chunks = open_rows(X, y, **{part: extra[name] for name, part in BESIDE.items()})
-    _require_size(chunks)
+    if chunks.n < 2:
+        raise ValueError(f"a fit needs at least 2 rows, got {chunks.n}.")
+    if chunks.d > WRITTEN_UP_TO:
+        raise ValueError(
+            f"rows in chunks may have {WRITTEN_UP_TO} columns, got {chunks.d}: fit to a part of "
+            "the columns, or to rows that fit into memory."
+        )
+    # a few matrices of d x d, rows kept in memory, and a chunk in float64
+    need = 8.0 * (40 * chunks.d**2 + 2**25)
+    require_memory(need, f"a fit with {chunks.d} columns", "leave out columns")
     stream = opened(chunks, loss, bool(model.fit_intercept))
     require_method(loss, model.cost, model.order, stream.rows.X)
     if stream.classes is None:
         return stream
     classes, counts = stream.classes, stream.counts
     require_classes(classes, stream.mass)
+    factors = None
     if isinstance(model.class_weight, str):
         # "balanced"
-        stream = replace(stream, factors=counts.sum() / (len(classes) * counts))
+        factors = counts.sum() / (len(classes) * counts)
     elif model.class_weight is not None:
         factors = compute_class_weight(model.class_weight, classes=classes, y=classes)
+    if factors is not None:
         stream = replace(stream, factors=np.asarray(factors, dtype=float))
-    require_classes(classes, stream.mass)
+        require_classes(classes, stream.mass)
     return stream
 
 
@@ -412,20 +406,6 @@ def _require_plain(model: Any, extra: dict[str, Any]) -> None:
         )
     if model.rule == "worst" and extra["groups"] is None:
         raise ValueError("rule='worst' needs groups: fit(X, y, groups=...), or use rule='auto'.")
-
-
-def _require_size(chunks: Chunks) -> None:
-    """Refuse too few rows, and columns whose matrices would not fit into memory."""
-    if chunks.n < 2:
-        raise ValueError(f"a fit needs at least 2 rows, got {chunks.n}.")
-    if chunks.d > WRITTEN_UP_TO:
-        raise ValueError(
-            f"rows in chunks may have {WRITTEN_UP_TO} columns, got {chunks.d}: fit to a part of "
-            "the columns, or to rows that fit into memory."
-        )
-    # a few matrices of d x d, rows kept in memory, and a chunk in float64
-    need = 8.0 * (40 * chunks.d**2 + 2**25)
-    require_memory(need, f"a fit with {chunks.d} columns", "leave out columns")
 
 
 def require_softmax_memory(classes: int, d: int) -> None:

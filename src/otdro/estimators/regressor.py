@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, column_or_1d
 
 from ..arrays import as_float
 from ..chunks import is_dask
@@ -16,9 +15,6 @@ from ..problem import Sample
 from ..radius.checks import check_targets
 from .base import DROEstimator, Fitted, Targets, documented
 from .parameters import fit_price
-
-if TYPE_CHECKING:
-    from ..worst_case import WorstCase
 
 Array = NDArray[Any]
 
@@ -108,16 +104,3 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         if is_dask(X):
             return self._of_dask(X, "predict")
         return self._scores(X)
-
-    def _number(self, class_: Any) -> int:
-        if class_ is not None:
-            raise ValueError(f"a regressor has no classes, got class_={class_!r}.")
-        return 0
-
-    def _targets_of(self, y: Any, k: int) -> Array:
-        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
-        check_targets(y, self.loss_)
-        return np.asarray(y)
-
-    def _named(self, found: WorstCase) -> WorstCase:
-        return found

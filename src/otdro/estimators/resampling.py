@@ -132,19 +132,11 @@ class TrainingRows:
 
 def training_rows(model: Any) -> TrainingRows | None:
     """Return the rows that an estimator of otdro was fitted to; None where they are gone."""
-    problems = getattr(model, "_problems", None)
-    if problems is None:
+    if not hasattr(model, "_result"):
         return None
-    targets = np.stack([numpy(problem.y) for problem in problems])
-    y = targets[0]
-    if is_classifier(model):
-        # numbers of classes, -1 and +1, or one line of these for each class
-        several = len(targets) > 1 or model.loss_.outputs > 1
-        codes = targets.argmax(axis=0) if len(targets) > 1 else (y if several else y > 0)
-        y = model.classes_[codes.astype(int)]
-    weights = numpy(problems[0].weights)
-    X = problems[0].X
-    return TrainingRows(X if hasattr(X, "tocsr") else numpy(X), y, weights)
+    sample, y, *_ = model._result.targets
+    X = sample.X if hasattr(sample.X, "tocsr") else numpy(sample.X)
+    return TrainingRows(X, numpy(y), numpy(sample.weights))
 
 
 def training_scale(model: Any) -> Array | None:

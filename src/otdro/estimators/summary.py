@@ -99,18 +99,19 @@ class Summary:
 
     def coefficients(self) -> Grid:
         """Return one line per column and class: coefficient, interval, deviation, and its side."""
-        body = []
-        for j in np.argsort(-self._size(), kind="stable")[:ROWS]:
+        head, body = ["column", "coefficient"], []
+        head += [] if self.interval is None else ["95% of refits"]
+        head += [] if self.scale is None else ["standard deviation", "per deviation"]
+        scale = np.ones(len(self.names)) if self.scale is None else self.scale
+        size = np.abs(self.coef * scale).max(axis=0)
+        for j in np.argsort(-size, kind="stable")[:ROWS]:
             for k, value in enumerate(self.coef[:, j]):
                 line = [self.names[j], f"{value:+.4g}"]
                 if self.interval is not None:
                     line.append("{:+.3g} to {:+.3g}".format(*self.interval[:, k, j]))
                 if self.scale is not None:
-                    line += [f"{self.scale[j]:.3g}", f"{value * self.scale[j]:+.3g}"]
+                    line += [f"{scale[j]:.3g}", f"{value * scale[j]:+.3g}"]
                 body.append([*line, self._side(k, value)])
-        head = ["column", "coefficient"]
-        head += [] if self.interval is None else ["95% of refits"]
-        head += [] if self.scale is None else ["standard deviation", "per deviation"]
         blank = [""] * (len(head) - 2)
         for k, value in enumerate(self.intercept):
             body.append(["(intercept)", f"{value:+.4g}", *blank, self._side(k, value)])
@@ -126,17 +127,10 @@ class Summary:
             return self.classes[int(value > 0)]
         return self.classes[k] if value > 0 else f"not {self.classes[k]}"
 
-    def _size(self) -> Array:
-        """The size of each column's coefficients per deviation, (d,)."""
-        scale = 1.0 if self.scale is None else self.scale
-        return np.asarray(np.abs(self.coef * scale).max(axis=0))
-
     def sections(self) -> list[tuple[str, Grid]]:
-        """Return all tables with their titles."""
-        parts = [("", Grid(["", ""], [list(pair) for pair in self.facts]))]
-        parts.append(
-            ("Coefficients, the largest per standard deviation first", self.coefficients())
-        )
+        """Return the tables below the facts with their titles."""
+        title = "Coefficients, the largest per standard deviation first"
+        parts = [(title, self.coefficients())]
         if self.measures:
             body = [[name, f"{value:.4g}"] for name, value in self.measures.items()]
             parts.append((f"Held-out rows: {self.held_out}", Grid(["measure", "value"], body)))
@@ -147,12 +141,9 @@ class Summary:
         return parts
 
     def __str__(self) -> str:
-        lines: list[str] = []
+        width = max(len(name) for name, _ in self.facts)
+        lines = [f"{name.ljust(width)}  {value}" for name, value in self.facts]
         for title, grid in self.sections():
-            if not title:
-                width = max(len(name) for name, _ in self.facts)
-                lines += [f"{name.ljust(width)}  {value}" for name, value in self.facts]
-                continue
             lines += ["", title, *grid.lines()]
             lines += left_out(len(self.names)) if "Coefficients" in title else []
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -161,9 +152,10 @@ class Summary:
         return str(self)
 
     def _repr_html_(self) -> str:
+        facts = ("", [list(pair) for pair in self.facts])
+        tables = [(title, [grid.head, *grid.body]) for title, grid in self.sections()]
         parts = []
-        for title, grid in self.sections():
-            lines = [grid.head, *grid.body] if title else grid.body
+        for title, lines in [facts, *tables]:
             rows = ["".join(f"<td>{escape(cell)}</td>" for cell in line) for line in lines]
             body = "".join(f"<tr>{row}</tr>" for row in rows)
             parts.append(f"<table><caption>{escape(title)}</caption>{body}</table>")

@@ -5,13 +5,13 @@ No global setting of matplotlib is touched; the caller saves and shows.
 
 from __future__ import annotations
 
-from .bars import DriftDisplay as DriftDisplay
-from .bars import PriceDisplay as PriceDisplay
-from .bars import comparison as comparison
-from .curves import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
-from .curves import CoefficientPathDisplay as CoefficientPathDisplay
-from .curves import PathDisplay as PathDisplay
-from .curves import StabilityDisplay as StabilityDisplay
+from .charts import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
+from .charts import CoefficientPathDisplay as CoefficientPathDisplay
+from .charts import DriftDisplay as DriftDisplay
+from .charts import PathDisplay as PathDisplay
+from .charts import PriceDisplay as PriceDisplay
+from .charts import StabilityDisplay as StabilityDisplay
+from .charts import comparison as comparison
 from .plane import AdversaryDisplay as AdversaryDisplay
 from .plane import BallDisplay as BallDisplay
 from .plane import ConfidenceRegionDisplay as ConfidenceRegionDisplay

@@ -18,7 +18,7 @@ from ..costs.table import EVEN, named, principal_directions
 from ..inspection.certificate import boundary_lines
 from ..radius import ConfidenceRegion
 from ..worst_case import WorstCase
-from .display import FAINT, OTHER, Display, fill_outline, label_axes, scatter_rows
+from .charts import FAINT, OTHER, Display, fill_outline, label_axes, scatter_rows
 
 Array = NDArray[Any]
 
@@ -56,21 +56,15 @@ def plane_of(X: Any, features: Any, cost: Cost | None = None) -> Plane:
     rows = np.asarray(X, dtype=float)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise ValueError(f"a picture needs two columns or more, X has shape {rows.shape}.")
-    d = rows.shape[1]
-    if isinstance(features, str):
-        return _named_plane(features, rows, cost)
-    names = named(None, X, d)
-    i, j = (column(f, names) for f in features)
-    return Plane(np.zeros(d), np.eye(d)[:, [i, j]], (names[i], names[j]))
-
-
-def _named_plane(features: str, rows: Array, cost: Cost | None) -> Plane:
-    center = rows.mean(axis=0)
+    d, center = rows.shape[1], rows.mean(axis=0)
+    if not isinstance(features, str):
+        names = named(None, X, d)
+        i, j = (column(f, names) for f in features)
+        return Plane(np.zeros(d), np.eye(d)[:, [i, j]], (names[i], names[j]))
     if features == "principal":
         directions = np.linalg.svd(rows - center, full_matrices=False)[2][:2].T
-        return Plane(
-            center, directions, ("first principal direction", "second principal direction")
-        )
+        labels = ("first principal direction", "second principal direction")
+        return Plane(center, directions, labels)
     if features != "learned":
         raise ValueError(
             f"features must be two columns, 'principal' or 'learned', got {features!r}."
@@ -80,7 +74,7 @@ def _named_plane(features: str, rows: Array, cost: Cost | None) -> Plane:
             f"features='learned' needs a Euclidean or Mahalanobis cost, not {cost!r}: its axes are "
             "the cheapest and the most expensive direction. Name two columns, or 'principal'."
         )
-    principal = principal_directions(cost, rows.shape[1])
+    principal = principal_directions(cost, d)
     low, high = principal.prices[[0, -1]]
     labels = (f"cheapest direction (price {low:.3g})", f"most expensive (price {high:.3g})")
     return Plane(center, principal.vectors[:, [0, -1]], labels)
@@ -101,12 +95,6 @@ def circle() -> Array:
     """Return points of the unit circle, the axes and diagonals among them, shape (CIRCLE, 2)."""
     angle = np.linspace(0, 2 * np.pi, CIRCLE)
     return np.column_stack([np.cos(angle), np.sin(angle)])
-
-
-def sphere(cost: Cost, directions: Array) -> Array:
-    """Return coordinates u in the plane (columns, d by 2) of moves with ||directions u|| = 1."""
-    u = circle()
-    return u / np.asarray(cost.norm(u @ directions.T))[:, None]
 
 
 @dataclass(eq=False)
@@ -175,7 +163,8 @@ class BallDisplay(Display):
         plane = plane_of(X, features, cost)
         rows = plane.coordinates(np.asarray(X, dtype=float))
         at = rows.mean(axis=0) if center is None else np.asarray(center, dtype=float)
-        outline = sphere(cost, plane.directions)
+        # moves u of the plane with ||directions u|| = 1
+        outline = circle() / np.asarray(cost.norm(circle() @ plane.directions.T))[:, None]
         return cls(outline, rows, at, plane.labels, radius, y).plot(ax=ax)
 
     @classmethod
@@ -396,20 +385,13 @@ class AdversaryDisplay(Display):
                 radius = np.full(len(radius), estimator.delta_ ** (1 / estimator.ball_.order))
             chosen = _chosen(moves, balls)
             shapes = [(plane.coordinates(moves.start[k]), radius[k] * shape) for k in chosen]
-        flat = moves._replace(
-            start=plane.coordinates(moves.start), end=plane.coordinates(moves.end)
-        )
+        start, end, projected = map(plane.coordinates, (moves.start, moves.end, points))
         center = points.mean(axis=0)
-        projected = plane.coordinates(points)
-        return cls(
-            projected,
-            flat,
-            plane.labels,
-            y,
-            boundary=_boundary(estimator, class_, plane, center, projected),
-            before=_boundary(before, class_, plane, center, projected),
-            balls=shapes,
-        ).plot(ax=ax)
+        boundary, plain = (
+            _boundary(model, class_, plane, center, projected) for model in (estimator, before)
+        )
+        flat = moves._replace(start=start, end=end)
+        return cls(projected, flat, plane.labels, y, boundary, plain, shapes).plot(ax=ax)
 
     def _draw(self) -> None:
         """Draw rows, balls, arrows (width by mass) and boundaries."""
@@ -437,21 +419,16 @@ class AdversaryDisplay(Display):
         from matplotlib.patches import FancyArrowPatch
 
         weight = self.moves.share * self.moves.length
-        heaviest = np.argsort(-weight, kind="stable")[:MOST_ARROWS]
         arrows = []
-        for k in heaviest:
+        for k in np.argsort(-weight, kind="stable")[:MOST_ARROWS]:
             width = NARROWEST + (WIDEST - NARROWEST) * float(self.moves.share[k])
-            arrow = FancyArrowPatch(
-                self.moves.start[k],
-                self.moves.end[k],
-                arrowstyle="-|>",
-                mutation_scale=3 + 3 * width,
-                linewidth=width,
-                color=OTHER,
-                shrinkA=0,
-                shrinkB=0,
-                zorder=3,
-            )
+            style: dict[str, Any] = {
+                "arrowstyle": "-|>",
+                "mutation_scale": 3 + 3 * width,
+                "linewidth": width,
+            }
+            ends = self.moves.start[k], self.moves.end[k]
+            arrow = FancyArrowPatch(*ends, color=OTHER, shrinkA=0, shrinkB=0, zorder=3, **style)
             arrows.append(self.ax_.add_patch(arrow))
         return arrows
 

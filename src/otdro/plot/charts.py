@@ -1,36 +1,133 @@
-"""Displays of curves over delta: risks, coefficients and certified accuracy."""
+"""Displays of curves over delta, of bars and of dots, and what all displays share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem import Sample
+from ..comparison import OWN, Score, standard_error
+from ..costs import Cost
+from ..costs.table import CostTable, named, shorten
+from ..inspection.summary import DriftTable
 from ..radius.grid import over_classes
 from ..radius.profile import theory_delta
-from .display import (
-    DASHES,
-    FAINT,
-    LINES,
-    OTHER,
-    Display,
-    label_axes,
-    legend,
-    names_of,
-    new_figure,
-    shortened,
-)
 
 Array = NDArray[Any]
 
-#: Coefficients that are named; the others are grey.
-NAMED = 7
+#: Colours that a reader with any colour vision can tell apart; otdro is the first.
+OURS, OTHER, FAINT = "#0072B2", "#555555", "#BBBBBB"
+#: Colours and markers of classes.
+CLASSES = ["#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442"]
+MARKERS = ["o", "s", "^", "D", "v", "P"]
+#: The colour of a ball.
+BALL = "#009E73"
+#: Colours of lines that are compared, the first for the one in question.
+LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"]
+DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2))]
 #: Points of a curve of certified accuracy where no deltas are given.
 POINTS = 201
+#: Bars that a picture can hold: of prices the most expensive and the cheapest, of drifts the
+#: columns that moved farthest.
+MOST = 30
+#: A column whose p-value, times the number of columns, is below this is drawn in colour.
+LEVEL = 0.05
+
+
+class Display:
+    """A picture: its data are attributes, and so is what ``plot`` draws."""
+
+    ax_: Any
+    figure_: Any
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the picture.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = new_figure()[0, 0] if ax is None else ax
+        self.figure_ = self.ax_.figure
+        self._draw()
+        return self
+
+    def _draw(self) -> None:
+        raise NotImplementedError
+
+
+def new_figure(rows: int = 1, **options: Any) -> NDArray[Any]:
+    """Return the Axes of a new figure, shape (rows, 1)."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("a picture needs matplotlib: pip install 'otdro[plot]'.") from None
+    axes: NDArray[Any] = plt.subplots(rows, layout="constrained", squeeze=False, **options)[1]
+    return axes
+
+
+def scatter_rows(ax: Any, rows: NDArray[Any], y: Any) -> list[Any]:
+    """Draw rows: one marker per class, shades for a target of many values."""
+    style = {"s": 22, "linewidths": 0.5, "edgecolors": "white", "zorder": 2}
+    if y is None:
+        return [ax.scatter(*rows.T, color=OTHER, **style)]
+    y = np.asarray(y)
+    labels = np.unique(y)
+    if len(labels) > len(CLASSES):
+        return [ax.scatter(*rows.T, c=y, cmap="viridis", **style)]
+    return [
+        ax.scatter(*rows[y == label].T, color=colour, marker=marker, label=str(label), **style)
+        for label, colour, marker in zip(labels, CLASSES, MARKERS, strict=False)
+    ]
+
+
+def fill_outline(ax: Any, center: NDArray[Any], shape: NDArray[Any]) -> Any:
+    """Fill the curve around a centre."""
+    from matplotlib.colors import to_rgba
+
+    return ax.fill(
+        *(center + shape).T, facecolor=to_rgba(BALL, 0.15), edgecolor=BALL, linewidth=1, zorder=1.5
+    )[0]
+
+
+def label_axes(ax: Any, x: str, y: str) -> None:
+    """Name both axes and leave the frame open."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def legend(ax: Any, **options: Any) -> Any:
+    """Name what is drawn, on a ground that hides lines behind the names."""
+    return ax.legend(**({"framealpha": 0.85, "edgecolor": "none"} | options))
+
+
+def bars(ax: Any, names: Sequence[str], values: NDArray[Any], **style: Any) -> Any:
+    """Draw one horizontal bar per name, the first on top."""
+    drawn = ax.barh(np.arange(len(values)), values, **({"color": OURS, "height": 0.7} | style))
+    ax.set_yticks(np.arange(len(values)), [shortened(name) for name in names])
+    ax.set_ylim(len(values) - 0.4, -0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def shortened(name: str, width: int = 28) -> str:
+    """Return a name that fits beside a bar; a dollar sign is a dollar sign."""
+    return shorten(name, width).replace("$", r"\$")
+
+
+def names_of(estimator: Any, names: Any = None) -> list[str]:
+    """Return the names of the columns of a fitted model, as given or as it saw them."""
+    names = getattr(estimator, "feature_names_in_", None) if names is None else names
+    return named(names, None, estimator.n_features_in_)
 
 
 @dataclass(eq=False)
@@ -83,23 +180,22 @@ class PathDisplay(Display):
     def _draw(self) -> None:
         """Draw against delta on a logarithmic axis."""
         self.ax_.set_xscale("log")
-        path, style = self.path, {"color": LINES[0], "linewidth": 1.8}
-        risk = over_classes(path.robust_risk)
-        self.robust_ = self.ax_.plot(path.deltas, risk, label="robust risk", **style)[0]
-        style, risk = {"color": OTHER, "linestyle": "--"}, over_classes(path.empirical_risk)
-        self.empirical_ = self.ax_.plot(path.deltas, risk, label="empirical risk", **style)[0]
+        path = self.path
+        risk, plain = over_classes(path.robust_risk), over_classes(path.empirical_risk)
+        style: dict[str, Any] = {"label": "robust risk", "color": LINES[0], "linewidth": 1.8}
+        self.robust_ = self.ax_.plot(path.deltas, risk, **style)[0]
+        style = {"label": "empirical risk", "color": OTHER, "linestyle": "--"}
+        self.empirical_ = self.ax_.plot(path.deltas, plain, **style)[0]
         label_axes(self.ax_, "delta (bound on the mean cost of moves)", "risk")
-        self._plot_score()
-        self.chosen_ = self._mark(self.chosen, "chosen delta", "-")
-        self.theory_ = self._mark(self.theory, "theory's delta", ":")
+        self.score_ = self.score_band_ = self.score_ax_ = None
+        if path.score_mean is not None:
+            self._plot_score()
+        self.chosen_ = self._mark(self.chosen, label="chosen delta", color="black")
+        self.theory_ = self._mark(self.theory, label="theory's delta", color=OTHER, linestyle=":")
         shown = [self.robust_, self.empirical_, self.score_, self.chosen_, self.theory_]
-        handles = [artist for artist in shown if artist is not None]
-        legend(self.ax_, handles=handles)
+        legend(self.ax_, handles=[artist for artist in shown if artist is not None])
 
     def _plot_score(self) -> None:
-        self.score_ = self.score_band_ = self.score_ax_ = None
-        if self.path.score_mean is None:
-            return
         ax, sign, label = self.ax_, -1, "loss of held-out rows"
         if not self.score_is_loss:
             ax, sign, label = self.ax_.twinx(), 1, "score of held-out rows"
@@ -112,13 +208,8 @@ class PathDisplay(Display):
             style = {"color": LINES[1], "alpha": 0.15, "linewidth": 0}
             self.score_band_ = ax.fill_between(deltas, mean - error, mean + error, **style)
 
-    def _mark(self, delta: float | None, label: str, linestyle: str) -> Any:
-        if delta is None or delta <= 0:
-            return None
-        colour = "black" if linestyle == "-" else OTHER
-        return self.ax_.axvline(
-            delta, color=colour, linewidth=1, linestyle=linestyle, label=label, zorder=0
-        )
+    def _mark(self, delta: float | None, **style: Any) -> Any:
+        return self.ax_.axvline(delta, linewidth=1, zorder=0, **style) if delta else None
 
 
 def path_of(estimator: Any) -> Any:
@@ -134,13 +225,12 @@ def path_of(estimator: Any) -> Any:
 
 def _theory(estimator: Any) -> float | None:
     """Return the delta of the profile theory, None where it has nothing to say."""
-    problems = getattr(estimator, "_problems", None)
-    if problems is None or len(problems) > 1:
+    fitted = getattr(estimator, "_result", None)
+    if fitted is None or len(fitted.problems) > 1:
         return None
-    p = problems[0]
-    sample = Sample(p.X, [p.y], p.weights, p.loss, p.fit_intercept)
+    sample, ball = fitted.targets.sample, estimator.ball_
     try:
-        return theory_delta(sample, p.ball.cost, p.ball.order, estimator.confidence)
+        return theory_delta(sample, ball.cost, ball.order, estimator.confidence)
     except ValueError:
         return None
 
@@ -241,7 +331,7 @@ class CoefficientPathDisplay:
     def _largest(self) -> list[int]:
         """Return the columns that are named, those with the largest coefficients first."""
         size = np.abs(self.coef).max(axis=tuple(range(self.coef.ndim - 1)))
-        return [int(j) for j in np.argsort(-size, kind="stable")[:NAMED]]
+        return [int(j) for j in np.argsort(-size, kind="stable")[: len(LINES)]]
 
     def _panel(self, ax: Any, coef: Array) -> tuple[list[Any], Any]:
         """Draw the coefficients (m, d) of one model; return its lines and the mark of delta."""
@@ -437,3 +527,185 @@ def _panels(axes: Any, classes: list[Any]) -> Array:
             f"pass ax=plt.subplots({K})[1], or draw one class by class_={classes[0]!r}."
         )
     return panels
+
+
+@dataclass(eq=False)
+class PriceDisplay(Display):
+    """The price of moving each feature by one standard deviation, most expensive first.
+
+    Best made by ``from_cost`` or ``from_estimator``.
+
+    Parameters
+    ----------
+    table : CostTable
+        Prices by column, from ``cost.table()``.
+
+    Attributes
+    ----------
+    ax_, figure_, bars_, mean_
+        What ``plot`` drew; ``mean_`` is a line at the mean price.
+    """
+
+    table: CostTable
+
+    @classmethod
+    def from_cost(
+        cls, cost: Cost, X: Any = None, *, feature_names: Any = None, ax: Any = None
+    ) -> Self:
+        """Draw the prices of a norm cost.
+
+        Parameters
+        ----------
+        cost : Cost
+            A norm, of ``otdro.costs``.
+        X : array-like of shape (n, d), default=None
+            Rows whose standard deviations are the moves; None: moves of 1.
+        feature_names : sequence of str, default=None
+            The names of the columns; None: numbers.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        return cls(cost.table(feature_names, X)).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any = None, *, feature_names: Any = None, ax: Any = None
+    ) -> Self:
+        """Draw the prices of a fitted estimator's cost.
+
+        Parameters
+        ----------
+        estimator : DROClassifier or DRORegressor
+            A fitted estimator.
+        X : array-like of shape (n, d), default=None
+            Rows whose standard deviations are the moves; None: moves of 1.
+        feature_names : sequence of str, default=None
+            The names of the columns; None: as the fit saw them.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        names = names_of(estimator, feature_names)
+        return cls.from_cost(estimator.cost_, X, feature_names=names, ax=ax)
+
+    def _draw(self) -> None:
+        """Draw one bar per feature."""
+        order = np.argsort(-self.table.price.round(12), kind="stable")
+        if len(order) > MOST:
+            order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])
+        names = [self.table.names[j] for j in order]
+        self.bars_ = bars(self.ax_, names, self.table.price[order])
+        mean = float(self.table.price.mean())
+        self.mean_ = self.ax_.axvline(mean, color=FAINT, linewidth=1, zorder=0)
+        self.ax_.set_xlabel("price of a move of one standard deviation")
+
+
+@dataclass(eq=False)
+class DriftDisplay(Display):
+    """How far each column moved by itself, farthest first, in its standard deviations.
+
+    A bar is the mean move of a column, coloured where the move is more than noise at 5% (corrected
+    for the number of columns); a mark is the change of its mean. Best made by ``from_drift``.
+
+    Parameters
+    ----------
+    table : DriftTable
+        Moves by column of the table, from ``drift.columns``; of categories shares of rows.
+
+    Attributes
+    ----------
+    ax_, figure_, bars_, shift_, zero_
+        What ``plot`` drew; ``shift_`` are the marks.
+    """
+
+    table: DriftTable
+
+    @classmethod
+    def from_drift(cls, drift: Any, *, ax: Any = None) -> Self:
+        """Draw the columns of a ``Drift``.
+
+        Parameters
+        ----------
+        drift : Drift
+            From ``otdro.drift``.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        """
+        return cls(drift.columns).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, reference: Any, new: Any, *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Measure the drift of ``new`` from ``reference`` as a model sees it, and draw it.
+
+        Parameters
+        ----------
+        estimator : fitted linear model or Pipeline
+            What sees the rows.
+        reference, new : X or tuple (X, y)
+            Old and new rows.
+        ax : Axes, default=None
+            Where to draw; None makes a figure.
+        **options
+            Go to ``otdro.drift``.
+        """
+        from ..inspection import drift
+
+        return cls.from_drift(drift(reference, new, model=estimator, **options), ax=ax)
+
+    def _draw(self) -> None:
+        """Draw one bar per column."""
+        table, order = self.table, self.table.order()[:MOST]
+        beyond = table.p_value[order] * len(table) < LEVEL
+        colours = [OURS if is_beyond else FAINT for is_beyond in beyond]
+        names = [table.label(j) for j in order]
+        self.bars_ = bars(self.ax_, names, table.distance[order], color=colours)
+        mark = {"marker": "D", "markersize": 5, "linestyle": "none", "color": "black"}
+        self.shift_ = self.ax_.plot(table.shift[order], range(len(order)), **mark)[0]
+        self.zero_ = self.ax_.axvline(0, color=OTHER, linewidth=0.8)
+        unit = "deviations, of categories shares of rows" if any(table.switch) else "deviations"
+        self.ax_.set_xlabel(f"{unit}: mean move (bar), shift (mark)")
+
+
+def comparison(ax: Any, scores: Sequence[Score], measure: str) -> list[Any]:
+    """Draw one line per method: its splits as dots, the mean with one standard error either side.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    scores : sequence of Score
+        From ``otdro.comparison.compare``.
+    measure : str
+        The measure to show, e.g. "log-loss".
+
+    Returns
+    -------
+    list
+        What was drawn.
+    """
+    methods = list(dict.fromkeys(score.method for score in scores))
+    artists = []
+    for row, method in enumerate(methods):
+        values = np.array([s.values[measure] for s in scores if s.method == method])
+        colour = OURS if method == OWN else OTHER
+        # jitter by position, not at random: the same scores give the same picture
+        height = row + 0.22 * np.cos(2.4 * np.arange(len(values)))
+        dots = ax.scatter(values, height, s=9, color=colour, alpha=0.35, linewidths=0)
+        error = standard_error(values) if len(values) > 1 else 0.0
+        mean = ax.errorbar(
+            values.mean(), row, xerr=error, fmt="o", color=colour, markersize=6, capsize=3
+        )
+        artists += [dots, mean]
+    ours = [s.values[measure] for s in scores if s.method == OWN]
+    if ours:
+        ax.axvline(np.mean(ours), color=FAINT, linewidth=0.8, zorder=0)
+    values = np.array([s.values[measure] for s in scores])
+    # a plain model that has run off to infinity must not flatten the others
+    if values.min() > 0 and values.max() > 20 * np.median(values):
+        ax.set_xscale("log")
+    ax.set_yticks(range(len(methods)), methods)
+    ax.set_ylim(len(methods) - 0.5, -0.5)
+    ax.set_xlabel(f"test {measure}: splits (dots), mean ± standard error")
+    ax.spines[["top", "right"]].set_visible(False)
+    return artists
