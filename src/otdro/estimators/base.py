@@ -50,6 +50,7 @@ from ..radius.checks import (
 )
 from ..solvers import Solver
 from ..wanted import check_settings
+from .columns import PARTS
 from .parameters import (
     WANTED,
     check_labels,
@@ -72,8 +73,6 @@ T = TypeVar("T")
 LEARNED = 0.99
 #: The path reaches a thousandth of its largest delta: columns farther apart have none in common.
 APART = 1e3
-#: Columns that a warning names.
-NAMED = 3
 
 
 class Targets(NamedTuple):
@@ -307,14 +306,9 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             name = ""
             if classes is not None and len(solutions) > 1:
                 name = f" of class {classes.tolist()[k]!r} against the rest"
-            logger.info(
-                "fit%s: delta %.4g, %d iterations, robust risk %.6g, gap %.3g",
-                name,
-                fitted.choice.ball.delta,
-                solution.n_iter,
-                solution.objective,
-                solution.gap,
-            )
+            text = "fit%s: delta %.4g, %d iterations, robust risk %.6g, gap %.3g"
+            figures = (solution.n_iter, solution.objective, solution.gap)
+            logger.info(text, name, fitted.choice.ball.delta, *figures)
             for text, category in self._warnings(fitted, k, name):
                 # the caller of fit: _fit, fit
                 warnings.warn(text, category, stacklevel=3)
@@ -414,16 +408,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         seed = 0 if self.random_state is None else self.random_state
         # at delta = 0 nothing moves, whatever the cost
         cost = None if self.delta == 0 else self.cost
-        solver = solvers.resolve(
-            self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=seed,
-            verbose=self.verbose,
-            cost=cost,
-        )
+        given: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
+        others: dict[str, Any] = {"random_state": seed, "verbose": self.verbose, "cost": cost}
+        solver = solvers.resolve(self.solver, **given, **others)
         # the class holds the defaults
-        given = {name: getattr(self, name) for name in ("tol", "max_iter")}
         changed = {name: v for name, v in given.items() if v != getattr(DROEstimator, name)}
         if changed and solver is self.solver:
             told = ", ".join(f"{name}={value!r}" for name, value in changed.items())
@@ -761,14 +749,13 @@ def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
     if len(varies) < 2:
         return "", ""
     order = varies[np.argsort(scale[varies])]
-    if scale[order[-1]] < APART * scale[order[0]]:
+    least, most = scale[order[[0, -1]]]
+    if most < APART * least:
         return "", ""
     named = [f"column {j}" if columns is None else repr(str(columns[j])) for j in order]
-    spread = [f"{n} (standard deviation {scale[j]:.2g})" for n, j in zip(named, order, strict=True)]
-    middle = np.sqrt(scale[order[0]] * scale[order[-1]])
-    large = [text for text, j in zip(spread, order, strict=True) if scale[j] > middle]
-    small = [text for text, j in zip(spread, order, strict=True) if scale[j] <= middle]
-    return ", ".join(large[::-1][:NAMED]), ", ".join(small[:NAMED])
+    words = [f"{n} (standard deviation {scale[j]:.2g})" for n, j in zip(named, order, strict=True)]
+    small = int(np.count_nonzero(scale[order] <= np.sqrt(least * most)))
+    return ", ".join(words[small:][::-1][:PARTS]), ", ".join(words[:small][:PARTS])
 
 
 def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, ball: Ball) -> float:

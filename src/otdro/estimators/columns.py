@@ -29,8 +29,10 @@ OTHER = "other values"
 ALL_PAIRS_UP_TO = 10
 #: Moves that agree to this share are called the same in every column.
 ALIKE = 0.05
-#: Parts of a direction that a reader is shown, and the least loading among them.
-PARTS, LEAST = 3, 0.05
+#: Parts of a direction or of a move, and columns, that a sentence names.
+PARTS = 3
+#: The least loading among the parts of a direction.
+LEAST = 0.05
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+from sklearn.metrics import confusion_matrix, log_loss, roc_auc_score, roc_curve
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
@@ -26,8 +26,6 @@ from .base import DROEstimator
 
 Array = NDArray[Any]
 
-#: Folds that are made where none chose delta or the cost.
-FOLDS = 5
 #: Bins of equal numbers of rows in which predictions are compared with what was observed.
 BINS = 10
 
@@ -255,11 +253,9 @@ class HeldOut:
 
     def confusion(self) -> Array:
         """Return how many rows of each class (lines) are predicted to be of each (columns)."""
-        K = 0 if self.classes is None else len(self.classes)
-        table = np.zeros((K, K))
-        if K:
-            np.add.at(table, (self.target.astype(int), self.predicted), self.weights * self.rows)
-        return table
+        weights = self.weights * self.rows
+        labels = np.arange(0 if self.classes is None else len(self.classes))
+        return confusion_matrix(self.target, self.predicted, labels=labels, sample_weight=weights)
 
 
 def held_out(model: Any, rows: TrainingRows | None = None) -> HeldOut | None:
@@ -303,7 +299,8 @@ def _folds_at_the_ball(model: Any, rows: TrainingRows) -> tuple[Array, Array] | 
     None where there are too few rows, or rows of a class, for two folds.
     """
     classes, y = is_classifier(model), rows.y
-    count = min(FOLDS, int(np.unique(y, return_counts=True)[1].min()) if classes else len(y))
+    rarest = int(np.unique(y, return_counts=True)[1].min()) if classes else len(y)
+    count = min(DROEstimator.cv, rarest)
     if count < 2:
         return None
     again = at_its_ball(rows.bootstrap(model).model)

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 #: Columns that a line on the adversary names.
 NAMED = 4
-#: Classes whose risks are listed.
+#: Classes whose risks and coefficients a reader is shown.
 LISTED = 6
 #: The ends of an interval: the quantiles between which 95% of the refits lie.
 ENDS = (0.025, 0.975)

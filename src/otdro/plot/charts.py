@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import inspection
 from ..comparison import OWN, Score, standard_error
 from ..costs import Cost
 from ..costs.table import CostTable, named, shorten
@@ -100,8 +101,7 @@ def fill_outline(ax: Any, center: NDArray[Any], shape: NDArray[Any]) -> Any:
 
 def label_axes(ax: Any, x: str, y: str) -> None:
     """Name both axes and leave the frame open."""
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    ax.set(xlabel=x, ylabel=y)
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -428,9 +428,9 @@ class CertifiedAccuracyDisplay(Display):
         **options
             Go to ``otdro.audit``.
         """
-        from ..inspection import audit
-
-        return cls.from_audits({type(estimator).__name__: audit(estimator, X, y, **options)}, ax=ax)
+        return cls.from_audits(
+            {type(estimator).__name__: inspection.audit(estimator, X, y, **options)}, ax=ax
+        )
 
     def _draw(self) -> None:
         """Draw one line per model."""
@@ -497,9 +497,7 @@ class StabilityDisplay(Display):
         **options
             Go to ``otdro.stability``.
         """
-        from ..inspection import stability
-
-        return cls.from_stability(stability(estimator, X, y, **options), ax=ax)
+        return cls.from_stability(inspection.stability(estimator, X, y, **options), ax=ax)
 
     def _draw(self) -> None:
         """Draw points, quantiles and the line where both agree."""
@@ -649,9 +647,7 @@ class DriftDisplay(Display):
         **options
             Go to ``otdro.drift``.
         """
-        from ..inspection import drift
-
-        return cls.from_drift(drift(reference, new, model=estimator, **options), ax=ax)
+        return cls.from_drift(inspection.drift(reference, new, model=estimator, **options), ax=ax)
 
     def _draw(self) -> None:
         """Draw one bar per column."""

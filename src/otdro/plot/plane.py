@@ -402,9 +402,8 @@ class AdversaryDisplay(Display):
         self.boundary_ = self._lines(self.boundary, linewidth=1.5)
         label_axes(self.ax_, *self.labels)
         # the rows and some room: where the supremum is not attained, moves go far beyond
-        (left, low), (right, high) = frame_of(self.rows)
-        self.ax_.set_xlim(left, right)
-        self.ax_.set_ylim(low, high)
+        x, y = frame_of(self.rows).T
+        self.ax_.set(xlim=x, ylim=y)
 
     def _lines(self, segments: list[Array] | None, **style: Any) -> Any:
         from matplotlib.collections import LineCollection
@@ -422,13 +421,10 @@ class AdversaryDisplay(Display):
         arrows = []
         for k in np.argsort(-weight, kind="stable")[:MOST_ARROWS]:
             width = NARROWEST + (WIDEST - NARROWEST) * float(self.moves.share[k])
-            style: dict[str, Any] = {
-                "arrowstyle": "-|>",
-                "mutation_scale": 3 + 3 * width,
-                "linewidth": width,
-            }
             ends = self.moves.start[k], self.moves.end[k]
-            arrow = FancyArrowPatch(*ends, color=OTHER, shrinkA=0, shrinkB=0, zorder=3, **style)
+            style: dict[str, Any] = {"linewidth": width, "mutation_scale": 3 + 3 * width}
+            style |= {"color": OTHER, "shrinkA": 0, "shrinkB": 0, "zorder": 3}
+            arrow = FancyArrowPatch(*ends, arrowstyle="-|>", **style)
             arrows.append(self.ax_.add_patch(arrow))
         return arrows
 

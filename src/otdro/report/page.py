@@ -17,6 +17,7 @@ from .. import __version__
 from ..comparison import OWN, Summary, verdict
 from ..costs.table import EVEN, cost_name
 from ..estimators import resampling
+from ..estimators.summary import LISTED
 from ..files import write_atomic
 from ..inspection import Audit, Drift, Stability
 from ..inspection.summary import SPACES, audit_pairs, drift_pairs, parts_grid
@@ -38,8 +39,6 @@ CRITERIA = {
     "smoothed": "the smoothed loss of held-out rows with a prior on delta",
     "worst": "the loss in the worst environment",
 }
-#: Classes whose coefficients are shown.
-CLASSES = 6
 
 
 def write(file: Any, audit: Audit, **options: Any) -> Path:
@@ -263,7 +262,7 @@ def held_out_rows(model: Any) -> str:
     parts = [f"<h3>{title}</h3><p>{escape(of)}</p>", table(["measure", "value"], values, title)]
     labels = ("predicted", "observed")
     if tested.classes is not None:
-        shown = tested.classes[:CLASSES]
+        shown = tested.classes[:LISTED]
         counts = tested.confusion()[: len(shown), : len(shown)]
         lines = [
             [str(label), *(f"{v:,.4g}" for v in row)]
@@ -306,13 +305,13 @@ def _figure(chart: str, caption: str) -> str:
 def _coefficients(audit: Audit) -> str:
     """Return the coefficients by column of the table, largest first; categories below theirs."""
     model, groups = audit.model, audit.model.groups
-    coef, intercept = model.coef[:CLASSES], model.intercept[:CLASSES]
+    coef, intercept = model.coef[:LISTED], model.intercept[:LISTED]
     heads = ["coefficient"]
     if audit.classes is not None and len(audit.classes) == 2:
         coef, intercept = coef[[1]] - coef[[0]], intercept[[1]] - intercept[[0]]
         heads = [f"coefficient (above 0: towards {isolated(audit.classes[1])})"]
     elif audit.classes is not None:
-        heads = [isolated(c) for c in audit.classes[:CLASSES]]
+        heads = [isolated(c) for c in audit.classes[:LISTED]]
     size = np.abs(coef).max(axis=0)
     ordered = sorted(groups.indices.items(), key=lambda item: -size[item[1]].max())
     body: list[list[str]] = []
@@ -326,8 +325,8 @@ def _coefficients(audit: Audit) -> str:
     body.append(["(intercept)", *map(number, intercept)])
     where = "" if model.front is None else f", in {SPACES[audit.space]}"
     more = "" if len(ordered) <= LINES else f" ({LINES} of {len(ordered)} columns)"
-    if audit.classes is not None and len(audit.classes) > CLASSES:
-        more += f" ({CLASSES} of {len(audit.classes)} classes)"
+    if audit.classes is not None and len(audit.classes) > LISTED:
+        more += f" ({LISTED} of {len(audit.classes)} classes)"
     return table(["column", *heads], body, f"Coefficients{where}, largest first{more}")
 
 
@@ -343,7 +342,7 @@ def _fit(model: Any) -> str:
         "certified to (gap)": "gap_",
     }
     lines = [
-        [key, ", ".join(number(v) for v in np.ravel(getattr(model, attribute))[:CLASSES])]
+        [key, ", ".join(number(v) for v in np.ravel(getattr(model, attribute))[:LISTED])]
         for key, attribute in figures.items()
         if hasattr(model, attribute)
     ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..costs.table import EVEN, signed
 from ..design import as_dense
+from ..estimators.columns import PARTS
 from ..inspection import Audit, Stability
 from ..inspection.auditing import Change, Refit
 from ..inspection.certificate import boundary_lines, budgets
@@ -40,10 +41,6 @@ AWAY = -20.0
 CHART = 420.0, 250.0
 #: Points of the accuracy curve.
 POINTS = 241
-#: Rows whose range of refits is drawn.
-DRAWN = 300
-#: Columns that the text of a row names.
-NAMED = 3
 
 
 class Axis(NamedTuple):
@@ -432,7 +429,7 @@ def roc_chart(rates: Array, area: float) -> str:
 def instability_chart(stability: Stability) -> str:
     """Return the range of the refits of each row against its prediction."""
     order = np.argsort(stability.prediction, kind="stable")
-    order = order[np.linspace(0, len(order) - 1, min(len(order), DRAWN)).astype(int)]
+    order = order[np.linspace(0, len(order) - 1, min(len(order), SHOWN)).astype(int)]
     x, ends = stability.prediction[order], stability.interval[order]
     limits = spread(np.concatenate([x, ends.ravel()]))
     frame = Frame(*CHART, limits, limits)
@@ -497,7 +494,7 @@ def change_text(view: View, k: int) -> str:
     if view.audit.part_moved[k] == 0:
         return f"its {'target' if view.audit.classes is None else 'label'} is changed"
     changed = view.sample.changes(int(np.searchsorted(view.rows, k)))
-    parts = [f"{isolated(change.column, 24)} {_step(change)}" for change in changed[:NAMED]]
+    parts = [f"{isolated(change.column, 24)} {_step(change)}" for change in changed[:PARTS]]
     rest = len(changed) - len(parts)
     return ", ".join(parts) + (f" and {rest} more" if rest > 0 else "")
 
