@@ -22,16 +22,16 @@ that the whole curve is one sort and two cumulative sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
-from ..duality import pair_norms, priced_risk, worst_risk
 from ..losses import Softmax
-from ..problem import Ball
+from ..problem import Ball, Problem
+from ..worst_case import risk_of_scores
 from .linear import LinearModel
 
 Array = NDArray[Any]
@@ -181,48 +181,31 @@ def robust_risks(
     For several classes it is that of the softmax loss, or the mean of the one-vs-rest losses, each
     with an adversary of its own. ``target`` is the number of the class, or the regression target.
     """
+    K, loss = len(model.coef), model.loss
     if model.joint:
-        return np.array([_softmax_risk(scores, target, weights, model, ball) for ball in balls])
-    if model.classes is None:
+        loss, problems = Softmax(K), [(scores, target, model.coef)]
+        # a mean squared move of delta is a mean move of at most sqrt(delta): a bound, not attained
+        balls = [replace(ball, delta=ball.delta ** (1 / ball.order), order=1) for ball in balls]
+    elif model.classes is None:
         problems = [(scores[:, 0], target, model.coef[0])]
-    elif len(model.classes) == 2:
+    elif K == 2:
         sign = np.where(target == 1, 1.0, -1.0)
         problems = [(scores[:, 1] - scores[:, 0], sign, model.coef[1] - model.coef[0])]
     else:
-        problems = [
-            (scores[:, k], np.where(target == k, 1.0, -1.0), model.coef[k])
-            for k in range(len(model.classes))
-        ]
-    risks = [
-        [_risk(model, z, y, weights, float(ball.cost.dual_norm(beta)), ball) for ball in balls]
-        for z, y, beta in problems
-    ]
-    return np.mean(risks, axis=0)
+        signs = np.where(target[:, None] == np.arange(K), 1.0, -1.0)
+        problems = list(zip(scores.T, signs.T, model.coef, strict=True))
 
+    def risk(z: Array, y: Array, coef: Array, ball: Ball) -> float:
+        unbounded = ball.order == 1 and not np.isfinite(loss.lipschitz)
+        if ball.delta == 0 or (unbounded and ball.gain(float(np.any(coef))) == 0):
+            return float(weights @ loss.value(z, y))
+        if unbounded:
+            return np.inf
+        # the rows matter by their scores only
+        return risk_of_scores(Problem(None, y, weights, loss, ball), coef, z).risk
 
-def _risk(model: LinearModel, z: Array, y: Array, weights: Array, w: float, ball: Ball) -> float:
-    unbounded = ball.order == 1 and not np.isfinite(model.loss.lipschitz)
-    if unbounded and ball.delta > 0 and ball.gain(w) > 0:
-        return np.inf
-    if unbounded or ball.delta == 0:
-        return float(weights @ model.loss.value(z, y))
-    if np.isfinite(ball.label_cost):
-        return priced_risk(z, y, weights, model.loss, w, ball).risk
-    return worst_risk(z, y, weights, model.loss, w, ball).risk
-
-
-def _softmax_risk(
-    scores: Array, own: Array, weights: Array, model: LinearModel, ball: Ball
-) -> float:
-    """Return mean CE + delta max ||B_k - B_y||_* over labels y that occur.
-
-    At order 2 a mean squared move of delta is a mean move of at most sqrt(delta): the same bound
-    with that, which is not attained.
-    """
-    norms = pair_norms(ball.cost, model.coef)
-    plain = float(weights @ Softmax(len(model.coef)).value(scores, own))
-    slope = float(norms[np.unique(own[weights > 0])].max())
-    return plain + slope * (ball.delta if ball.order == 1 else np.sqrt(ball.delta))
+    risks = [[risk(z, y, coef, ball) for ball in balls] for z, y, coef in problems]
+    return np.asarray(np.mean(risks, axis=0))
 
 
 def budget_shares(normals: Array, index: Array, spent: Array, cost: Cost) -> Array:

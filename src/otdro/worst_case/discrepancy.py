@@ -11,7 +11,7 @@ from scipy import sparse
 from ..costs import Cost
 from ..design import as_dense
 from ..problem import check_price
-from .distribution import WorstCase
+from .best_response import WorstCase
 
 Array = NDArray[Any]
 

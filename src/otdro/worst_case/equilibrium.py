@@ -1,4 +1,4 @@
-r"""The least favourable distribution of a fit, from the slopes of its dual point.
+r"""The worst case of a model, and of a fit from its dual point the least favourable one.
 
 Rows split into atoms of mass m and slope a = dl/dz, with E[a] = 0 and g = E[a x]. Moves t along
 v = -g/||g|| with E[a t] = ||g|| leave E[a (x + t v)] = 0: no plain model has a smaller risk than
@@ -10,28 +10,41 @@ maximisers is split between their slopes, so that -E l*(a) is the dual value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import namespace
-from ..design import Design, mean
-from ..problem import Problem
-from .distribution import (
+from ..design import Design, mean, model_scores
+from ..problem import Problem, Solution
+from ..solvers import Exact
+from ..solvers.local_cost import worst_risk as local_worst_risk
+from .best_response import (
     EQUILIBRIUM,
     LARGER,
     STEEP,
+    TOLERANCE,
     ScoredModel,
     WorstCase,
+    check_reach,
+    default_reach,
     distribution,
+    norm_worst_case,
     occupied,
+    places_worst_case,
     plain_bound,
+    priced_worst_case,
+    risk_of_scores,
+    scored,
+    softmax_worst_case,
 )
 
 Array = NDArray[Any]
 
+#: The gap of a dual point, relative to the robust risk, that an equilibrium is sought with.
+FINER = 1e-10
 #: A slope of a dual point within this of the Lipschitz constant, relative to it, stands for that.
 NEARLY_STEEP = 1e-3
 #: A slope within this of an end of its range, relative to that, may be the end in a dual point of
@@ -39,8 +52,102 @@ NEARLY_STEEP = 1e-3
 AT_END = 3e-6
 #: Relative to delta, what may be missing for the moves: they are shortened by that instead.
 MISSING = 1e-7
-#: By how much, relative to them, moves are lengthened to spend what is left of the budget.
-LONGER = 3e-7
+
+
+def worst_case(
+    problem: Problem,
+    coef: Array,
+    intercept: Any,
+    *,
+    fit: Solution | None = None,
+    reach: Any = None,
+) -> WorstCase:
+    """Return the worst case of a linear model over the ball of a problem.
+
+    ``fit`` is the solution of this problem that the model is, if it is one: with its dual point
+    the distribution is the equilibrium, wherever there is one.
+    ``reach`` bounds the length of a move, ``np.inf`` leaves it free. None does so too where the
+    supremum is attained; where it is not, at order 1, moves are at most ``default_reach``.
+    """
+    bound = None if reach is None or np.isposinf(reach) else reach
+    is_norm = problem.ball.cost.is_norm and not problem.finite
+    if bound is not None:
+        if not is_norm:
+            raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
+        bound = check_reach(bound, problem.ball.order)
+    if not is_norm:
+        worst = places_worst_case(problem, coef, intercept)
+    else:
+        worst = _of_a_norm(problem, coef, intercept, bound)
+        if fit is not None and fit.dual is not None and bound is None:
+            balanced = _equilibrium(problem, fit, fit.dual, worst)
+            if balanced is not None:
+                return balanced
+        if reach is None and not worst.attained and problem.ball.order == 1 and np.any(coef):
+            worst = _of_a_norm(problem, coef, intercept, default_reach(problem))
+    short = worst.shortfall
+    if fit is not None:
+        # a fit may state more than the risk of its model: its multiplier is not the best one
+        short = max(short, fit.objective - worst.risk)
+    robust_risk = worst.risk + short
+    fall = robust_risk - plain_bound(problem, coef, intercept, worst)
+    flag = bool(fall <= EQUILIBRIUM * robust_risk)
+    return replace(worst, shortfall=short, equilibrium=flag)
+
+
+def _equilibrium(
+    problem: Problem, fit: Solution, dual: Array, other: WorstCase
+) -> WorstCase | None:
+    """Return the least favourable distribution of a fit, None where its gap leaves none to 1e-5.
+
+    ``other`` is the worst case of the model: where that attains the supremum, so does this one.
+    """
+    if problem.loss.outputs > 1 or np.isfinite(problem.ball.label_cost):
+        return None
+    if problem.ball.delta == 0:
+        # the fit is the plain fit, to its gap
+        return replace(other, equilibrium=bool(fit.gap <= EQUILIBRIUM * fit.objective))
+    model = scored(problem, fit.coef, fit.intercept)
+    worst, lower = least_favourable(model, model, dual, fit.gap)
+    highest = (1 - EQUILIBRIUM) * fit.objective
+    exists = worst is not None or other.attained
+    if exists and lower < highest and fit.gap > FINER * fit.objective:
+        # the gap is why: a dual point of a smaller one may do
+        tol = FINER * fit.objective / problem.constant[1]
+        [[finer]] = Exact(tol).solve([problem], [problem.ball.delta])
+        if finer.dual is not None:
+            optimum = scored(problem, finer.coef, finer.intercept)
+            worst, lower = least_favourable(model, optimum, finer.dual, finer.gap)
+    if worst is not None and lower >= highest:
+        short = max(0.0, fit.objective - worst.risk)
+        attained = other.attained or short <= TOLERANCE * fit.objective
+        return replace(worst, shortfall=short, attained=attained, equilibrium=True)
+    if model.gain == 0:
+        # the risk of a constant model is the same everywhere, but it is not the plain fit
+        return replace(other, attained=False)
+    return None
+
+
+def _of_a_norm(problem: Problem, coef: Array, intercept: Any, reach: float | None) -> WorstCase:
+    """Return the worst case where rows may move anywhere at the price of a norm."""
+    if problem.loss.outputs > 1:
+        return softmax_worst_case(problem, coef, intercept, reach)
+    model = scored(problem, coef, intercept)
+    if np.isfinite(problem.ball.label_cost):
+        return priced_worst_case(model, reach)
+    return norm_worst_case(model, reach)
+
+
+def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
+    """Return the worst-case risk of a linear model over the ball of a problem.
+
+    Where the cost is no norm it is found by ascent, from below.
+    """
+    if problem.finite:
+        return places_worst_case(problem, coef, intercept).risk
+    if not problem.ball.cost.is_norm:
+        return local_worst_risk(problem, coef, intercept).risk
+    return risk_of_scores(problem, coef, model_scores(problem.X, coef, intercept)).risk
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,16 +222,10 @@ def _at_ends(problem: Problem, dual: Array, near: float) -> Array:
 
 
 def _direction(model: ScoredModel, pull: Array) -> Array:
-    """Return -g/||g||; where the model has coefficients, under l_inf, as far as they say."""
-    cost, coef = model.problem.ball.cost, model.coef
+    """Return -g/||g||; any direction of norm 1 where nothing pulls."""
+    cost = model.problem.ball.cost
     size = float(cost.norm(pull))
-    if size == 0:
-        return np.asarray(cost.direction(coef), dtype=float)
-    direction = -pull / size
-    if cost.dual_p != 1:
-        return direction
-    close = (coef != 0) & (abs(direction - np.sign(coef)) <= LONGER)
-    return np.where(close, np.sign(coef), direction)
+    return np.asarray(cost.direction(model.coef) if size == 0 else -pull / size, dtype=float)
 
 
 def _atoms(problem: Problem, mass: Array, slope: Array) -> SlopeAtoms:
@@ -237,17 +338,16 @@ def _moves(model: ScoredModel, atoms: SlopeAtoms) -> tuple[Array, Array | None]:
     size, square = float(ball.cost.norm(atoms.pull)), atoms.mean(slope**2)
     if square == 0:
         return 0.0 * slope, None
-    longer = 1 + (0.0 if np.isfinite(price) else LONGER)
     if ball.order == 2:
         unit = slope / float(np.sqrt(square))
-        length = min(longer * size / float(np.sqrt(square)), float(np.sqrt(ball.delta)))
+        length = min(size / float(np.sqrt(square)), float(np.sqrt(ball.delta)))
         # the square of a root may exceed delta by rounding
         rest = float(np.sqrt(max(ball.delta - length**2, 0.0) / price))
     else:
         top = float(xp.max(xp.where(atoms.mass > 0, abs(slope), 0.0)))
         steep = abs(slope) >= top * (1 - STEEP)
         unit = xp.where(steep, xp.sign(slope), 0.0) / atoms.mean(steep)
-        length = min(longer * size / top, ball.delta)
+        length = min(size / top, ball.delta)
         rest = (ball.delta - length) / price
     targets = problem.y - rest * unit if np.isfinite(price) else None
     return length * unit, targets
