@@ -466,7 +466,7 @@ def test_other_columns_and_classes():
     with pytest.raises(ValueError, match="not numbers"):
         drift(old.assign(b="x"), new.rename(columns={"c": "b"}))
     three = LogisticRegression().fit(U0, np.arange(300) % 3)
-    with pytest.raises(ValueError, match="a class that the reference lacks"):
+    with pytest.raises(ValueError, match="labels that the reference lacks"):
         drift((U0, YU), (V0, YV + 1), model=three)
 
 

@@ -43,12 +43,10 @@ Array = NDArray[Any]
 GRID = 41
 #: The default grid ends at this multiple of the breaking point.
 GRID_END = 1.25
-#: Rows from which a cost is learned at most, drawn at random; more would take long.
-LEARN_FROM = 5_000
+#: Rows at most from which a cost is learned or on which chance is simulated, drawn at random.
+MANY = 5_000
 #: Random directions in which a chance drift is simulated: the mean accuracy is known to about 1%.
 CHANCE_DRAWS = 100
-#: Rows at most on which a chance drift is simulated, drawn at random.
-CHANCE_ROWS = 10_000
 #: The share of the draws below which the low accuracy of a chance drift lies.
 CHANCE_LOW = 0.05
 #: Without a fitted delta, advice is about the delta that costs this share of the rows.
@@ -72,17 +70,6 @@ class Change:
     before: float | str
     after: float | str
     amount: float
-
-
-@dataclass(frozen=True, eq=False)
-class Refit:
-    """The linear model with the least worst-case loss at one delta, and what it certifies there."""
-
-    coef: Array
-    intercept: Array
-    accuracy: float
-    empirical_risk: float
-    robust_risk: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,8 +399,8 @@ class Audit:
         size = np.asarray(self.cost.norm(moves))[:, None]
         moves = np.divide(moves, size, out=np.zeros_like(moves), where=size > 0)
         rows: Any = slice(None)
-        if len(self.weights) > CHANCE_ROWS:
-            rows = rng.choice(np.flatnonzero(self.weights > 0), CHANCE_ROWS)
+        if len(self.weights) > MANY:
+            rows = rng.choice(np.flatnonzero(self.weights > 0), MANY)
         return rows, moves @ self.model.coef.T
 
     def risk(self, delta: Any) -> Any:
@@ -428,8 +415,8 @@ class Audit:
         risks = robust_risks(self.model, self.scores, self.target, self.weights, balls)
         return risks if np.ndim(delta) else float(risks[0])
 
-    def refits(self, deltas: Array) -> list[Refit | None]:
-        """Return the linear model with the least worst-case loss on these rows at each delta.
+    def refits(self, deltas: Array) -> list[Audit | None]:
+        """Return audits of the linear models with the least worst-case loss here at each delta.
 
         It is None at delta 0, and everywhere for several classes, for prices of labels or targets,
         for losses without an exact method, and where solving would take long.
@@ -440,7 +427,7 @@ class Audit:
         unbounded = self.order == 1 and not np.isfinite(loss.lipschitz)
         priced = np.isfinite(min(self.label_cost, self.target_cost))
         limit = SMOOTH_ENTRIES if np.isfinite(loss.smoothness) else OTHER_ENTRIES
-        refits: list[Refit | None] = [None] * len(deltas)
+        refits: list[Audit | None] = [None] * len(deltas)
         positive = np.flatnonzero(np.asarray(deltas) > 0)
         if many or unbounded or priced or entries > limit or not len(positive):
             return refits
@@ -457,13 +444,7 @@ class Audit:
             if self.classes is not None:
                 coef, intercept = np.vstack([0 * coef, coef]), np.append(0.0, intercept)
             model = replace(self.model, coef=coef, intercept=intercept)
-            refits[place] = Refit(
-                coef=coef,
-                intercept=intercept,
-                accuracy=replace(self, model=model).accuracy(float(solved.deltas[k])),
-                empirical_risk=float(solved.empirical_risk[k]),
-                robust_risk=float(solved.robust_risk[k]),
-            )
+            refits[place] = replace(self, model=model)
         return refits
 
     @cached_property
@@ -761,8 +742,8 @@ def resolve_ball(
         kind = DRORegressor if regression else DROClassifier
         learner = kind(cost=cost, delta=delta, random_state=random_state)
         rows = np.flatnonzero(mass > 0)
-        if len(rows) > LEARN_FROM:
-            rows = np.sort(generator(random_state).choice(rows, LEARN_FROM, replace=False))
+        if len(rows) > MANY:
+            rows = np.sort(generator(random_state).choice(rows, MANY, replace=False))
         norm = learner.fit(on_host(pick(X, rows)), target[rows], mass[rows]).cost_
     if not norm.is_norm:
         raise ValueError(

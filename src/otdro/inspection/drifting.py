@@ -377,21 +377,17 @@ def _drift_of_columns(
         if values is not None and len(column_or_1d(values)) != size:
             raise ValueError(f"{name} has {size} rows but {len(values)} labels.")
     labels: list[str] = []
-    target = target_new = None
-    if y is not None and type_of_target(column_or_1d(y)) in ("binary", "multiclass"):
-        classes, target = np.unique(column_or_1d(y), return_inverse=True)
+    target = None if y is None else column_or_1d(y)
+    target_new = None if y is None or y_new is None else column_or_1d(y_new)
+    if target is not None and type_of_target(target) in ("binary", "multiclass"):
+        both = target if target_new is None else np.concatenate([target, target_new])
+        classes, codes = np.unique(both, return_inverse=True)
         labels = [str(c) for c in classes]
-        if y_new is not None:
-            unknown = np.setdiff1d(column_or_1d(y_new), classes)
-            if len(unknown):
-                raise ValueError(
-                    f"new has labels that the reference lacks, {unknown[:5].tolist()}: labels "
-                    "cannot move. Leave those rows out, or add such rows to the reference."
-                )
-            target_new = np.searchsorted(classes, y_new)
-    elif y is not None:
-        target = column_or_1d(y).astype(float)
-        target_new = None if y_new is None else np.asarray(y_new, dtype=float)
+        target = codes[: len(target)]
+        target_new = None if target_new is None else codes[len(target) :]
+    elif target is not None:
+        target = target.astype(float)
+        target_new = None if target_new is None else target_new.astype(float)
     ball = resolve_ball(
         cost, order, None, U, target, regression=not labels, random_state=random_state
     )
@@ -442,10 +438,11 @@ def _measured(
     own, own_new = np.zeros(n, dtype=int), np.zeros(m, dtype=int)
     if labels and target is not None and target_new is not None:
         own, own_new = target, target_new
-    if len(np.setdiff1d(own_new, own)):
+    lacking = [labels[k] for k in np.setdiff1d(own_new, own)]
+    if lacking:
         raise ValueError(
-            "new has rows of a class that the reference lacks; labels cannot move, so that their "
-            "distance is infinite. Leave those rows out, or add such rows to the reference."
+            f"new has labels that the reference lacks, {lacking[:5]}: labels cannot move, so that "
+            "the distance is infinite. Leave those rows out, or add such rows to the reference."
         )
     if max(np.bincount(own).max(), np.bincount(own_new).max()) < 2:
         raise ValueError(

@@ -244,9 +244,8 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
             "boundary",
         )
     )
-    chance = _chance_at_breaking_point(audit)
-    if chance["mean"] is not None:
-        pairs.append(("by chance there", f"{chance_words(audit, broken)}"))
+    if np.isfinite(broken):
+        pairs.append(("by chance there", chance_words(audit, broken)))
     return pairs
 
 

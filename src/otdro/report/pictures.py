@@ -15,7 +15,7 @@ from ..costs.table import EVEN, signed
 from ..design import as_dense
 from ..estimators.columns import PARTS
 from ..inspection import Audit, Stability
-from ..inspection.auditing import Change, Refit
+from ..inspection.auditing import Change
 from ..inspection.certificate import boundary_lines, budgets
 from ..radius.grid import over_classes
 from . import markup
@@ -134,7 +134,7 @@ class View:
         return np.asarray(self.audit.risk(self.deltas))
 
     @cached_property
-    def refits(self) -> list[Refit | None]:
+    def refits(self) -> list[Audit | None]:
         """The best linear model against each delta, None where it was not solved for."""
         return self.audit.refits(self.deltas)
 
@@ -227,7 +227,7 @@ def scene(view: View) -> str:
     """Return the picture at the first stop, which the script goes on from."""
     frame, model, refit = view.frame, view.audit.model, view.refits[view.first]
     i, j = view.chosen
-    dashed = "" if refit is None else _lines(view, refit.coef, refit.intercept, frame)
+    dashed = "" if refit is None else _lines(view, refit.model.coef, refit.model.intercept, frame)
     left, top, width, height = frame.box
     content = (
         f'<defs><clipPath id="inside"><rect x="{left:g}" y="{top:g}" width="{width:g}" '
@@ -305,12 +305,12 @@ def script_data(view: View, texts: list[dict[str, str]], cursors: dict[str, Any]
     ]
     own, *refits = (
         None
-        if model is None or view.audit.classes is None
+        if audit is None or audit.classes is None
         else {
-            "at": (model.coef @ view.center + model.intercept).tolist(),
-            "slopes": (model.coef @ view.directions.T).tolist(),
+            "at": (audit.model.coef @ view.center + audit.model.intercept).tolist(),
+            "slopes": (audit.model.coef @ view.directions.T).tolist(),
         }
-        for model in (view.audit.model, *view.refits)
+        for audit in (view.audit, *view.refits)
     )
     return {
         "frame": list(view.frame.box),
@@ -345,7 +345,7 @@ def slider_chart(view: View, measure: str) -> tuple[str, list[list[float]]]:
     audit, deltas = view.audit, view.deltas
     end = float(deltas[-1])
     if measure == "accuracy":
-        values, label, best = np.asarray(audit.accuracy(deltas)), "certified accuracy", "accuracy"
+        values, label = np.asarray(audit.accuracy(deltas)), "certified accuracy"
         # the curve has corners between the stops
         grid = np.linspace(0.0, end, POINTS)
         curves = [
@@ -355,13 +355,16 @@ def slider_chart(view: View, measure: str) -> tuple[str, list[list[float]]]:
         ]
         y = (0.0, 1.02)
     else:
-        values, label, best = view.risk, "worst-case loss", "robust_risk"
+        values, label = view.risk, "worst-case loss"
         curves = [(deltas, values, "own")]
         low, high = spread(np.append(0.0, values[np.isfinite(values)]))
         y = (max(low, 0.0), high)
     if view.fitted is not None:
         curves.append((np.full(2, deltas[view.fitted]), np.array(y), "fitted"))
-    refits = [np.nan if refit is None else getattr(refit, best) for refit in view.refits]
+    refits = [
+        np.nan if refit is None else getattr(refit, measure)(delta)
+        for delta, refit in zip(deltas, view.refits, strict=True)
+    ]
     curves.append((deltas, np.array(refits), "refit"))
     frame = Frame(*CHART, (0.0, end), y)
     bounded = np.isfinite(values)
@@ -460,9 +463,9 @@ def stop_texts(view: View) -> list[dict[str, str]]:
                 "risk": number(view.risk[k]),
                 "chance": percent(chance[k]),
                 "wrong": f"{wrong:,} of {n:,}",
-                "refit-accuracy": "–" if refit is None else percent(refit.accuracy),
-                "refit-risk": "–" if refit is None else number(refit.robust_risk),
-                "refit-plain": "–" if refit is None else number(refit.empirical_risk),
+                "refit-accuracy": "–" if refit is None else percent(refit.accuracy(delta)),
+                "refit-risk": "–" if refit is None else number(refit.risk(delta)),
+                "refit-plain": "–" if refit is None else number(refit.risk(0.0)),
             }
         )
     return texts

@@ -23,7 +23,6 @@ from ..solvers import Exact
 from ..solvers.local_cost import worst_risk as local_worst_risk
 from .best_response import (
     EQUILIBRIUM,
-    LARGER,
     STEEP,
     TOLERANCE,
     ScoredModel,
@@ -198,15 +197,18 @@ def least_favourable(
         steep_atoms = [c.mean(abs(c.slope) >= steepest) > 0 for c in choices]
         if pieces is None or not all(steep_atoms):
             return None, 0.0
-    moved = [(atoms, *_moves(model, atoms)) for atoms in choices]
-    values = [_lower(model, *each) for each in moved]
-    # the first one that is good enough has the fewest atoms
-    enough = min((1 - EQUILIBRIUM / 2) * model.worst.risk, max(values))
-    atoms, moves, targets = moved[next(k for k, value in enumerate(values) if value >= enough)]
-    direction = _direction(model, atoms.pull)
-    worst = distribution(model, atoms.mass, moves, direction, targets=targets)
-    slopes = atoms.slope[occupied(atoms.mass)]
-    return worst, plain_bound(problem, model.coef, model.intercept, worst, slopes)
+    candidates: list[tuple[WorstCase, float]] = []
+    for atoms in choices:
+        moves, targets = _moves(model, atoms)
+        direction = _direction(model, atoms.pull)
+        worst = distribution(model, atoms.mass, moves, direction, targets=targets)
+        slopes = atoms.slope[occupied(atoms.mass)]
+        lower = plain_bound(problem, model.coef, model.intercept, worst, slopes)
+        candidates.append((worst, lower))
+        if lower >= (1 - EQUILIBRIUM / 2) * model.worst.risk:
+            # later choices have more atoms
+            break
+    return max(candidates, key=lambda pair: pair[1])
 
 
 def _at_ends(problem: Problem, dual: Array, near: float) -> Array:
@@ -351,14 +353,3 @@ def _moves(model: ScoredModel, atoms: SlopeAtoms) -> tuple[Array, Array | None]:
         rest = (ball.delta - length) / price
     targets = problem.y - rest * unit if np.isfinite(price) else None
     return length * unit, targets
-
-
-def _lower(model: ScoredModel, atoms: SlopeAtoms, moves: Array, targets: Array | None) -> float:
-    """Return the dual value of atoms, less what pulls that are left can take from it."""
-    problem = model.problem
-    xp, slope = namespace(atoms.slope), atoms.slope
-    y = xp.broadcast_to(problem.y, slope.shape) if targets is None else targets
-    heights = xp.where(atoms.mass > 0, problem.loss.conjugate(slope, y), 0.0)
-    left = abs(float(problem.ball.cost.norm(atoms.pull)) - atoms.mean(slope * moves))
-    excess = abs(atoms.mean(slope)) if problem.fit_intercept else 0.0
-    return -atoms.mean(heights) - LARGER * (model.w * left + float(abs(model.z).max()) * excess)
