@@ -111,7 +111,7 @@ def test_predict_streams_in_pieces(here, table, capsys, monkeypatch):
     table[["a", "c", "y"]].to_csv("t.csv", index=False)
     call(capsys, "fit", "t.csv", "--target", "y", "--save", "m.skops", "-q", *FAST)
     whole = call(capsys, "predict", "m.skops", "t.csv")[1]
-    monkeypatch.setattr("otdro.cli.predict.PIECE", 7)
+    monkeypatch.setattr("otdro.cli.audit.PIECE", 7)
     pieces = call(capsys, "predict", "m.skops", "t.csv")[1]
     first, second = (pd.read_csv(io.StringIO(text)) for text in (whole, pieces))
     pd.testing.assert_frame_equal(first, second, rtol=1e-9)

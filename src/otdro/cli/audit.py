@@ -1,11 +1,15 @@
-"""``otdro audit`` and ``otdro drift``: how far the data may move, and how far it has moved.
+"""``otdro predict``, ``otdro audit`` and ``otdro drift``: what is asked of a saved model.
 
-Both are guards for CI: they leave with 3 where a required accuracy or drift bound is not met.
+Audit and drift say how far the data may move, and how far it has moved. Both are guards for CI:
+they leave with 3 where a required accuracy or drift bound is not met.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,29 +18,83 @@ import numpy as np
 
 from .. import inspection, persistence
 from ..costs.table import Grid
+from ..files import replacing
 from ..inspection import Audit, Drift, summary
 from ..inspection.batches import Drifts, Step
 from ..inspection.record import changes
-from . import printing
+from . import preparing, printing
 from .errors import UserError
-from .options import AuditOptions, DriftOptions, asked, check_outputs, document_of
-from .preparing import (
-    Differences,
-    check_column,
-    columns_as,
-    labels_of,
-    listed,
-    model_rows,
-    pipeline,
-    required_groups,
-    split_names,
-    table_of,
-    usable_columns,
-)
-from .reading import days_in, holds_dates, numbers_in, origin
+from .options import AuditOptions, DriftOptions, PredictOptions, asked, check_outputs, document_of
+from .reading import PIECE, PLAIN, days_in, holds_dates, locate, numbers_in, origin, pieces
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
+#: Texts that a spreadsheet takes for formulas; numbers and single signs are none.
+FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")
+
+
+# otdro predict
+
+
+def predict(options: PredictOptions) -> None:
+    """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
+    model, out, identifier = options.model, options.out, options.identifier
+    check_outputs({"--out": out}, model, options.data)
+    fitted = persistence.load(model)
+    if not hasattr(fitted, "feature_names_in_"):
+        raise UserError(f"{model} holds a {type(fitted).__name__}, not a model from otdro fit.")
+    if out is not None and out.suffix not in (".csv", ".tsv", ".txt", ""):
+        raise UserError(
+            f"predictions are written as CSV; {out} ends in {out.suffix}: name a .csv file."
+        )
+    separator = "\t" if out is not None and out.suffix == ".tsv" else ","
+    differences = preparing.Differences()
+    # on a terminal that shows the predictions themselves a bar would be in their way
+    hidden = out is None and sys.stdout.isatty()
+    target = nullcontext(sys.stdout.buffer) if out is None else replacing(out)
+    with target as file, printing.working("predicting", hidden) as doing:
+        source = locate(options.data, options.decimal)
+        done, marked = 0, False
+        for piece in pieces(source, PIECE):
+            X = preparing.model_rows(fitted, piece, differences, (identifier,))
+            if options.strict and differences.unseen:
+                unseen = "; ".join(differences.unseen_values().values())
+                raise UserError(
+                    f"{unseen}: the training data did not have that. Correct it, or leave "
+                    "--strict out."
+                )
+            rows = predictions(fitted, X)
+            if identifier is not None:
+                preparing.check_column(identifier, list(piece.columns))
+                rows.insert(0, identifier, piece[identifier].to_numpy())
+            texts = rows.select_dtypes(exclude="number")
+            safe = texts.map(_no_formula)
+            marked |= not safe.equals(texts)
+            rows = rows.assign(**safe).rename(columns=_no_formula)
+            rows.to_csv(file, index=False, header=done == 0, sep=separator, mode="wb")
+            done += len(rows)
+            doing(f"predicting, {done:,} rows done")
+    notes = [*source.notes, *differences.notes()]
+    if marked:
+        notes.append("texts that a spreadsheet would run as formulas have a ' in front.")
+    printing.remark(notes)
+
+
+def _no_formula(value: Any) -> Any:
+    """Return a text that a spreadsheet would take for a formula with a quote in front."""
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+
+
+def predictions(model: Any, X: Any) -> Any:
+    """Return a table of predictions, with one probability per class where the model has them."""
+    columns: dict[str, Any] = {"prediction": model.predict(X)}
+    if hasattr(model, "predict_proba"):
+        chances = model.predict_proba(X)
+        columns |= {f"p_{c}": chances[:, k] for k, c in enumerate(model.classes_)}
+    return type(X)(columns)
+
+
+# otdro audit
 
 
 def audit(options: AuditOptions) -> int:
@@ -82,25 +140,27 @@ def audited(
 ) -> tuple[Audit, list[str], list[str]]:
     """Read the tables; return the audit, the names of its rows, and notes for the reader."""
     notes: list[str] = []
-    differences = Differences()
+    differences = preparing.Differences()
     target, beside = options.target, (options.target, options.groups, options.identifier)
-    table = table_of(options.data, options, notes)
+    table = preparing.table_of(options.data, options, notes)
     for name in filter(None, beside):
-        check_column(name, list(table.columns))
-    groups = None if options.groups is None else required_groups(table[options.groups]).to_numpy()
+        preparing.check_column(name, list(table.columns))
+    groups = None
+    if options.groups is not None:
+        groups = preparing.required_groups(table[options.groups]).to_numpy()
     names = table.index if options.identifier is None else table[options.identifier]
     new = None
     if options.new is not None:
-        rows = table_of(options.new, options, notes)
+        rows = preparing.table_of(options.new, options, notes)
         if target not in rows.columns:
             notes.append(f"the new table has no column {target!r}: its labels are unknown.")
-        new = _labelled(rows, model_rows(model, rows, differences, beside), target, model)
-    X = model_rows(model, table, differences, beside)
+        new = _labelled(rows, preparing.model_rows(model, rows, differences, beside), target, model)
+    X = preparing.model_rows(model, table, differences, beside)
     doing("auditing" if new is None else "auditing, and measuring the drift")
     result = inspection.audit(
         model,
         X,
-        labels_of(table, target, model),
+        preparing.labels_of(table, target, model),
         cost=options.cost,
         order=options.order,
         tau=options.tau,
@@ -208,13 +268,13 @@ def drift(options: DriftOptions) -> int:
     notes: list[str] = []
     if options.model is None and target is None:
         notes.append("every column is a feature here: name a column of labels by --target.")
-    differences = Differences()
+    differences = preparing.Differences()
     with printing.working("reading") as doing:
         model = None if options.model is None else persistence.load(options.model)
-        tables = [table_of(name, options, notes) for name in (options.old, *news)]
+        tables = [preparing.table_of(name, options, notes) for name in (options.old, *news)]
         batch, in_time = None, False
         if options.by is not None:
-            check_column(options.by, list(tables[0].columns))
+            preparing.check_column(options.by, list(tables[0].columns))
             batch = tables[0].pop(options.by).dropna()
             in_time = holds_dates(batch)
             batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
@@ -223,7 +283,7 @@ def drift(options: DriftOptions) -> int:
             rows, seen_by = _columns(tables, options, notes, differences)
         else:
             seen_by = model
-            rows = [model_rows(model, table, differences, (target,)) for table in tables]
+            rows = [preparing.model_rows(model, table, differences, (target,)) for table in tables]
         samples = [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
         doing("measuring the drift")
         settings = {"cost": options.cost, "order": options.order, "random_state": options.seed}
@@ -273,7 +333,7 @@ def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
     if target is None or target not in table.columns:
         return X
     if model is not None:
-        return X, labels_of(table, target, model)
+        return X, preparing.labels_of(table, target, model)
     # amounts are numbers, not labels
     numbers = numbers_in(table[target], words=False)
     if numbers is not None and numbers.what:
@@ -282,7 +342,7 @@ def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
 
 
 def _columns(
-    tables: list[Any], options: DriftOptions, notes: list[str], differences: Differences
+    tables: list[Any], options: DriftOptions, notes: list[str], differences: preparing.Differences
 ) -> tuple[list[Any], Any]:
     """Return the columns of the tables, and the steps that impute, encode and scale them.
 
@@ -290,23 +350,25 @@ def _columns(
     """
     old = tables[0]
     if options.target is not None:
-        check_column(options.target, list(old.columns))
+        preparing.check_column(options.target, list(old.columns))
         old = old.drop(columns=options.target)
     names = list(old.columns)
-    data = usable_columns(
-        old, split_names(options.categorical, names), split_names(options.keep, names)
+    data = preparing.usable_columns(
+        old,
+        preparing.split_names(options.categorical, names),
+        preparing.split_names(options.keep, names),
     )
     notes += data.notes
-    front = pipeline(data, options.scale).fit(data.X)
+    front = preparing.pipeline(data, options.scale).fit(data.X)
     rows = [data.X]
     for new in tables[1:]:
         missing = [name for name in data.kinds if origin(name, new.columns) is None]
         if missing:
             raise UserError(
-                f"the new table lacks columns of the old one: {listed(missing)}. Add them, or "
-                "leave them out with --drop."
+                f"the new table lacks columns of the old one: {preparing.listed(missing)}. Add "
+                "them, or leave them out with --drop."
             )
-        rows.append(columns_as(new, data.kinds))
+        rows.append(preparing.columns_as(new, data.kinds))
         differences.count_unseen(front, rows[-1])
     return rows, front
 

@@ -49,7 +49,7 @@ from ..inspection.summary import SHOWN
 from ..persistence import check_name
 from ..persistence import save as write_model
 from ..scaling import AUTO, scaler
-from . import printing
+from . import preparing, printing
 from .errors import UserError, in_options
 from .options import (
     CompareOptions,
@@ -61,9 +61,8 @@ from .options import (
     parameters,
     with_drift,
 )
-from .preparing import IN_MEMORY, Array, Prepared, columns_as, pipeline, prepared
+from .preparing import Array, Prepared
 from .reading import PIECE, Source, pieces, required_numbers
-from .source import Published, published
 
 #: Features above which the directions of a cost are not computed: they take the cube of it.
 WIDE = 2_000
@@ -82,13 +81,13 @@ class Task(NamedTuple):
     options: Any
     data: Prepared
     ours: dict[str, Any]
-    source: Published | None
+    source: preparing.Published | None
     origin: str | None
 
     def columns(self) -> Any:
         """Return the unfitted preparation of the columns."""
         if self.source is None:
-            return pipeline(self.data, self.options.scale)
+            return preparing.pipeline(self.data, self.options.scale)
         return self.source.preparation(self.data, self.options.scale)
 
 
@@ -97,10 +96,10 @@ def started(options: Learning) -> Task:
     options, origin = with_drift(options)
     ours = parameters(options)
     with printing.working("reading"):
-        data = prepared(options)
+        data = preparing.prepared(options)
     if origin is not None:
         data.notes.insert(0, f"delta = {float(options.delta):.4g} is {origin}.")
-    source = published(options.source, data)
+    source = preparing.published(options.source, data)
     if source is not None and source.saved is None and options.scale == "auto":
         options = replace(options, scale="standard")
     return Task(options, data, ours, source, origin)
@@ -239,7 +238,7 @@ class FolderRows(Chunks):
         for piece in pieces(self.source, PIECE):
             rows = piece[piece[self.target].notna()]
             if len(rows):
-                X = self.transformer.transform(columns_as(rows, self.data.kinds))
+                X = self.transformer.transform(preparing.columns_as(rows, self.data.kinds))
                 yield Chunk(number, start, np.asarray(X, dtype=float), self._targets(rows))
                 number, start = number + 1, start + len(rows)
 
@@ -572,10 +571,10 @@ def scores_of(task: Task, repeats: int | None, methods: list[str]) -> list[Score
 def compared(task: Task) -> list[Summary]:
     """Return five-fold scores of the model as it is fitted beside the usual ones."""
     data = task.data
-    if len(data.y) > IN_MEMORY:
+    if len(data.y) > preparing.IN_MEMORY:
         order = np.random.default_rng(task.options.seed).permutation(len(data.y))
         data.notes.append(f"methods are compared on {IN_MEMORY} random rows.")
-        task = task._replace(data=data.part(np.sort(order[:IN_MEMORY])))
+        task = task._replace(data=data.part(np.sort(order[: preparing.IN_MEMORY])))
     return summarise(scores_of(task, None, [m for m in METHODS if m != EUCLIDEAN]))
 
 

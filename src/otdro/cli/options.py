@@ -228,7 +228,7 @@ app = typer.Typer(
 #: The options of each command, and the module with the function of its name.
 COMMANDS: dict[str, tuple[type[Output], str]] = {
     "fit": (FitOptions, "fit"),
-    "predict": (PredictOptions, "predict"),
+    "predict": (PredictOptions, "audit"),
     "compare": (CompareOptions, "fit"),
     "audit": (AuditOptions, "audit"),
     "drift": (DriftOptions, "audit"),

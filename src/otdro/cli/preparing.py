@@ -1,29 +1,40 @@
 """From a table to features, target and task, and to the rows that a saved model takes.
 
-Every choice is reported in a note. The index of a table is the row of the file, from 1.
+Every choice is reported in a note. The index of a table is the row of the file, from 1. A published
+model (a file of ``otdro fit --save``, or coefficients in the units of a table) is averaged with a
+fit to the rows at hand, in prepared columns in which both are linear: those of the saved model, or,
+for coefficients in raw units, columns that are scaled by an affine map.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from ..comparison import Labelled
+from .. import persistence
+from ..comparison import MIX, Labelled
+from ..estimators.columns import column_groups
 from ..inspection.summary import SHOWN
+from ..mix import MixClassifier, MixRegressor
 from ..scaling import scaler
 from . import reading
 from .errors import UserError
@@ -43,6 +54,11 @@ CATEGORIES = 20
 LEAK = 0.99
 #: Nearest rows by one column that predict another row.
 NEIGHBOURS = 3
+#: The line of a table of coefficients that holds the intercept.
+INTERCEPT = "(intercept)"
+#: The names of the rows of a comparison.
+SOURCE = "source"
+RECALIBRATED = "source, recalibrated"
 #: How the name of a column of identifiers ends.
 ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
 
@@ -315,7 +331,7 @@ def _features(column: Any, categorical: bool, keep: bool, notes: list[str]) -> d
     if dates and keep:
         names = reading.date_names(column)
         notes.append(f"column {name!r} holds dates and is used as numbers: {', '.join(names)}.")
-        notes += _imputed(name, missing, 0, "the median")
+        notes += _replaced(missing, 0, "by the median", name)
         return {n: reading.number_of_date(n, column) for n in names}
     numbers = None if dates or categorical else reading.numbers_in(column)
     like = None
@@ -333,13 +349,13 @@ def _features(column: Any, categorical: bool, keep: bool, notes: list[str]) -> d
                 f"column {name!r} holds texts like {like!r}, which are taken as categories; "
                 "write plain numbers, as 1234.5, in the file to use them as such."
             )
-        notes += _imputed(name, missing, 0, "the commonest value")
+        notes += _replaced(missing, 0, "by the commonest value", name)
         return {name: reading.as_texts(column)}
     if numbers.what:
         notes.append(f"column {name!r}: {numbers.what} is read.")
     infinite = np.isinf(numbers.values)
     notes += _placeholder(name, numbers.values)
-    notes += _imputed(name, missing, int(infinite.sum()), "the median")
+    notes += _replaced(missing, int(infinite.sum()), "by the median", name)
     return {name: np.where(infinite, np.nan, numbers.values)}
 
 
@@ -407,19 +423,16 @@ def _check_mixed(column: Any) -> None:
         )
 
 
-def _imputed(name: str, missing: int, infinite: int, by: str) -> list[str]:
-    subject = _absent_values(missing, infinite)
-    return [f"column {name!r}: {subject} replaced by {by}."] if subject else []
-
-
-def _absent_values(missing: int, infinite: int) -> str:
-    """Return the subject of a sentence on missing and infinite values; "" if there are none."""
+def _replaced(missing: int, infinite: int, how: str, name: str = "") -> list[str]:
+    """Return a note on missing and infinite values, of the column of a name or of a table."""
     parts = [
         f"{count} {kind} value{'' if count == 1 else 's'}"
         for count, kind in ((missing, "missing"), (infinite, "infinite"))
         if count
     ]
-    return " and ".join(parts) + (" is" if missing + infinite == 1 else " are") if parts else ""
+    where = f"column {name!r}: " if name else ""
+    verb = "is" if missing + infinite == 1 else "are"
+    return [f"{where}{' and '.join(parts)} {verb} replaced {how}."] if parts else []
 
 
 def columns_as(table: Any, kinds: Mapping[str, str], differences: Differences | None = None) -> Any:
@@ -501,12 +514,8 @@ class Differences:
         ]
         if self.unused:
             notes.append(f"columns that the model does not use are ignored: {listed(self.unused)}.")
-        if self.missing:
-            notes.append(f"{_absent_values(self.missing, 0)} replaced as in the training data.")
-        if self.infinite:
-            values = _absent_values(0, self.infinite)
-            notes.append(f"{values} replaced as missing ones are in the training data.")
-        return notes
+        notes += _replaced(self.missing, 0, "as in the training data")
+        return notes + _replaced(0, self.infinite, "as missing ones are in the training data")
 
 
 def table_of(name: str, options: Any, notes: list[str]) -> Any:
@@ -568,3 +577,147 @@ def labels_of(table: Any, target: str, model: Any) -> Array:
         return reading.required_numbers(column, words=False)
     known = {str(c): c for c in classes}
     return np.array([known.get(text, text) for text in reading.as_texts(column)])
+
+
+# A published model.
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A published linear model: ``saved`` is the pipeline, or ``coefficients`` are in raw units."""
+
+    file: str
+    saved: Any = None
+    coefficients: dict[str, float] | None = None
+
+    def preparation(self, data: Prepared, scale: str) -> Any:
+        """Return an unfitted preparation of the columns in which the model is linear."""
+        if self.saved is None:
+            if scale not in ("auto", "standard", "none"):
+                raise UserError(
+                    f"--source {self.file} is in raw units, in which --scale {scale} is not "
+                    "linear; use --scale standard or none."
+                )
+            return pipeline(data, "standard" if scale == "auto" else scale, most=None)
+        parts, kinds = self.saved[0].transformers_, kinds_of(self.saved[0])
+        missing = [name for name in kinds if name not in data.kinds]
+        if missing:
+            raise UserError(
+                f"--source {self.file} needs columns that the table lacks or that are left out: "
+                f"{listed(missing)}. Add them, or keep them by --keep."
+            )
+        other = [name for name, kind in kinds.items() if data.kinds[name] != kind]
+        if other:
+            raise UserError(
+                f"column {other[0]!r} holds {data.kinds[other[0]]}, for --source {self.file} it "
+                f"held {kinds[other[0]]}; write it alike."
+            )
+        steps = [(kind, FrozenEstimator(step), columns) for kind, step, columns in parts]
+        added = {name: kind for name, kind in data.kinds.items() if name not in kinds}
+        if added:
+            own = pipeline(Prepared(data.X, data.y, data.task, kinds=added), scale)
+            more = "more " * len(steps)
+            steps += [(more + kind, step, columns) for kind, step, columns in own.transformers]
+        return ColumnTransformer(steps, sparse_threshold=0, verbose_feature_names_out=False)
+
+    def linear(self, columns: Any, data: Prepared) -> tuple[Array, Array]:
+        """Return coefficients (K, d) and intercepts (K,) in fitted prepared columns."""
+        names = [str(name) for name in columns.get_feature_names_out()]
+        if self.saved is not None:
+            own = self.saved[-1]
+            coef, intercept = np.atleast_2d(own.coef_), np.atleast_1d(own.intercept_)
+            wide = np.zeros((len(coef), len(names)))
+            wide[:, : coef.shape[1]] = coef
+            return wide, intercept
+        assert self.coefficients is not None
+        raw = dict(self.coefficients)
+        shift = raw.pop(INTERCEPT)
+        coef = np.array([raw.get(name, 0.0) for name in column_groups(columns, names).names])
+        # the image of 0 and 1 in every column of numbers gives its affine map
+        numbers = [name for name, kind in data.kinds.items() if kind == "numbers"]
+        probes = data.X.iloc[[0, 0]].copy()
+        probes[numbers] = np.array([[0.0], [1.0]]) @ np.ones((1, len(numbers)))
+        zero, one = np.asarray(columns.transform(probes), dtype=float)
+        scaled = one != zero
+        coef[scaled] /= (one - zero)[scaled]
+        return coef[None], np.array([shift - coef[scaled] @ zero[scaled]])
+
+    def models(self, columns: Any, own: Any, data: Prepared) -> dict[str, Any]:
+        """Return the source, with its intercept refitted, and averaged with our model."""
+        coef, intercept = self.linear(columns, data)
+        regression = data.task == "regression"
+        fixed: Any = LinearRegression() if regression else LogisticRegression()
+        fixed.coef_, fixed.intercept_ = (coef[0], intercept[0]) if regression else (coef, intercept)
+        if not regression:
+            fixed.classes_ = np.unique(data.y)
+        kind = MixRegressor if regression else MixClassifier
+        settings = {"cv": own.cv, "random_state": own.random_state}
+        sources = [(SOURCE, (coef, intercept))]
+        return {
+            SOURCE: FrozenEstimator(fixed),
+            RECALIBRATED: kind([], sources, **settings),
+            MIX: kind([("otdro", clone(own))], sources, **settings),
+        }
+
+
+def published(file: Path | None, data: Prepared) -> Published | None:
+    """Return the published model in a file; refuse one that is of another kind than the table."""
+    if file is None:
+        return None
+    if not file.exists():
+        raise UserError(f"no such file: {file}. --source names a saved model or coefficients.")
+    labels = sorted({str(label) for label in data.y}) if data.task == "classification" else []
+    if not zipfile.is_zipfile(file):
+        return Published(str(file), coefficients=_coefficients(file, data, labels))
+    saved = persistence.load(file)
+    steps = getattr(saved, "named_steps", {})
+    if not kinds_of(steps.get("columns")) or not hasattr(saved[-1], "coef_"):
+        raise UserError(f"--source {file} holds a {type(saved).__name__}, not one of otdro fit.")
+    own = sorted(str(label) for label in getattr(saved, "classes_", []))
+    if own != labels:
+        raise UserError(
+            f"--source {file} predicts {listed(own) or 'a number'}, and the target here holds "
+            f"{listed(labels) or 'numbers'}; both must be the same."
+        )
+    return Published(str(file), saved=saved)
+
+
+def _coefficients(file: Path, data: Prepared, labels: list[str]) -> dict[str, float]:
+    """Return the coefficients in a table of ``column,coefficient``; the rest has none."""
+    if len(labels) > 2:
+        raise UserError(
+            f"--source {file} is a table of coefficients, for two classes or a number; the target "
+            f"has {len(labels)} classes: use a model from otdro fit --save."
+        )
+    table = reading.read(reading.locate(str(file)))
+    for name in ("column", "coefficient"):
+        if name not in table.columns:
+            raise UserError(f"--source {file} must have the columns column,coefficient.")
+    names = [str(name).strip() for name in table["column"]]
+    twice = [name for name in names if names.count(name) > 1]
+    values = reading.required_numbers(table["coefficient"])
+    if twice or not np.isfinite(values).all():
+        raise UserError(
+            f"--source {file} needs one number for each column; see {listed(twice) or 'the gaps'}."
+        )
+    if INTERCEPT not in names:
+        raise UserError(f"--source {file} has no line {INTERCEPT}; add it, if need be with 0.")
+    coefficients = {INTERCEPT: 0.0}
+    for name, value in zip(names, values.tolist(), strict=True):
+        column, _, category = name.rpartition("=")
+        kind, truth = data.kinds.get(column), reading.WORDS.get(category.lower())
+        if kind == "numbers" and truth is not None:
+            name = column
+            if truth == 0:
+                # no is one minus yes
+                coefficients[INTERCEPT] += value
+                value = -value
+        elif name != INTERCEPT and kind != "texts" and data.kinds.get(name) != "numbers":
+            if name in data.kinds:
+                raise UserError(
+                    f"column {name!r} holds categories: --source {file} must name them, as "
+                    f"{name}=value."
+                )
+            check_column(column if kind is None and column else name, list(data.kinds))
+        coefficients[name] = coefficients.get(name, 0.0) + value
+    return coefficients
