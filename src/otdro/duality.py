@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,14 +95,11 @@ STEPS = 200
 FIRST_STEP = 1e-6
 #: The same from a start that says little: slopes as they are without a move.
 UNKNOWN = 0.1
-#: How far off the multiplier of a model near by may be, relative to it.
+#: How far off the multiplier of a model near by may be, and how far a first multiplier keeps from
+#: the growth of the loss, relative to these.
 NEAR = 1e-3
 #: How steps in search of the other side grow.
 LONGER = 10.0
-#: Tangents after which every third step halves the bracket.
-PATIENT = 20
-#: How far a first multiplier keeps from the growth of the loss, relative to it.
-OFF_GROWTH = 1e-3
 #: The least first multiplier, relative to that at which the largest slope spends the budget.
 LEAST_FIRST = 1e-6
 #: Residuals this small, relative to the targets, sit on a kink.
@@ -116,9 +113,6 @@ BALANCED = 1e-11
 TRIES = 8
 #: Relative to the diagonal, what makes a matrix definite whose null space is rounding.
 RIDGE = 1e-13
-#: Columns from which the systems of a batch are factored one by one: half the work of what NumPy
-#: does with all of them.
-CHOLESKY_FROM = 16
 #: The lengths of a step that are compared: powers of that to the first end of the box.
 POWERS = np.linspace(0, 1, 8)
 
@@ -183,7 +177,7 @@ def least(
         # leaves both steps there: then the middle
         shy = (root <= apart) | (root >= width - apart)
         way = np.where(shy, meet, root) if n % 2 == 0 else meet
-        way = width / 2 if n > PATIENT and n % 3 == 0 else way
+        way = width / 2 if n > TRIES and n % 3 == 0 else way
         new = tangent(left.lam + np.where(open_ & inside, way, 0.0))
         best = new.where(new.value < best.value, best)
         below = new.slope < 0
@@ -432,7 +426,7 @@ def first_multipliers(
     if not np.isfinite(loss.lipschitz):
         growth = loss.smoothness * np.square(w).max(axis=0) / 2
         # away from the growth of the loss by a share of it
-        return np.asarray(growth + np.maximum(slopes, OFF_GROWTH * growth))
+        return np.asarray(growth + np.maximum(slopes, NEAR * growth))
     top = loss.lipschitz * np.max(w, axis=0) / (2 * np.sqrt(delta))
     # rows without a slope are moved too once a move is cheap: stay within reach of the bound
     return np.maximum(slopes, LEAST_FIRST * top)
@@ -650,57 +644,25 @@ def move_derivatives(
     )
 
 
-class DualNorm(Protocol):
-    """The dual norms of theta (d, B) and sums over rows of their derivatives."""
+class Round:
+    """The dual norm ||theta||_2 of all rows: of theta (d, B), and sums of its derivatives."""
 
     def norms(self, theta: Array) -> Array:
-        """Return w, of shape (1, B) or (n, B)."""
+        """Return w = ||theta||_2, of shape (1, B)."""
+        return np.maximum(np.linalg.norm(theta, axis=0), TINY)[None]
 
     def sums(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return sum_i r_i u_i, u the gradient of w, shape (d, B) for r (n, B)."""
+        """Return sum_i r_i u_i = (sum r) u, u the gradient of w, shape (d, B) for r (n, B)."""
+        return numpy(r.sum(axis=0)) * theta / w
 
     def bends(
         self, design: Design, theta: Array, w: Array, pull: Array, rates: RowDerivatives
     ) -> Array:
         """Return the part of the Hessian in theta that w has, shape (B, d, d), for pull = Z'psi_zw.
 
-        It is sum_i psi_zw (z_i u_i' + u_i z_i') + psi_ww u_i u_i' + psi_w times the Hessian of w_i.
+        It is sum_i psi_zw (z_i u_i' + u_i z_i') + psi_ww u_i u_i' + psi_w times the Hessian of w_i,
+        here pull u' + u pull' + (sum psi_ww) uu' + s (I - uu'), s = (sum psi_w)/w.
         """
-
-    def directions(self, theta: Array, w: Array, rows: Array) -> Array:
-        """Return u_i of some rows (B, R) of each problem, shape (B, 1, d) or (B, R, d)."""
-
-    def product(self, theta: Array, other: Array) -> Array:
-        """Return the inner product whose square root is the dual norm, averaged over rows, (B,)."""
-
-    def first_feasible(
-        self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
-    ) -> Array:
-        """Return the least eta >= 0, (B,), with (g + eta dg)'C^-1(g + eta dg) <= delta, or inf.
-
-        C = sum mass (a + eta h)^2 B_i over atoms (k, n, B): the budget of moves in proportion to
-        the slopes.
-        """
-
-    def needed(self, g: Array, mass: Array, a: Array) -> Array:
-        """Return g'C^-1 g, (B,), the budget that slopes a with the pull g need."""
-
-
-class Round:
-    """The dual norm ||theta||_2 of all rows."""
-
-    def norms(self, theta: Array) -> Array:
-        """Return ||theta||_2."""
-        return np.maximum(np.linalg.norm(theta, axis=0), TINY)[None]
-
-    def sums(self, theta: Array, w: Array, r: Array) -> Array:
-        """Return (sum r) u."""
-        return numpy(r.sum(axis=0)) * theta / w
-
-    def bends(
-        self, design: Design, theta: Array, w: Array, pull: Array, rates: RowDerivatives
-    ) -> Array:
-        """Return pull u' + u pull' + (sum psi_ww) uu' + s (I - uu'), s = (sum psi_w)/w."""
         u, d = theta / w, len(theta)
         scale = numpy(rates.w.sum(axis=0)) / w[0]
         # vu' + uv' + s I with all that multiplies uu' in v
@@ -711,24 +673,28 @@ class Round:
         return found
 
     def directions(self, theta: Array, w: Array, rows: Array) -> Array:
-        """Return u, the same for all rows."""
+        """Return u_i of some rows (B, R) of each problem: the same, shape (B, 1, d)."""
         return np.asarray((theta / w).T[:, None])
 
     def product(self, theta: Array, other: Array) -> Array:
-        """Return theta'other."""
+        """Return the inner product whose square root is the dual norm: theta'other, (B,)."""
         return np.vecdot(theta.T, other.T)
 
     def first_feasible(
         self, g: Array, dg: Array, mass: Array, a: Array, h: Array, delta: Array
     ) -> Array:
-        """Return it from the excess of the squared pull over the budget, quadratic in eta."""
+        """Return the least eta >= 0, (B,), with (g + eta dg)'C^-1(g + eta dg) <= delta, or inf.
+
+        C = sum mass (a + eta h)^2 B_i over atoms (k, n, B): the budget of moves in proportion to
+        the slopes. Here the excess of the squared pull over it is quadratic in eta.
+        """
         C = self.product(g, g) - delta * branch_sums(mass, a * a)
         B = self.product(g, dg) - delta * branch_sums(mass, a * h)
         A = self.product(dg, dg) - delta * branch_sums(mass, h * h)
         return feasible_growth(C, B, A)
 
     def needed(self, g: Array, mass: Array, a: Array) -> Array:
-        """Return ||g||^2 / sum mass a^2."""
+        """Return g'C^-1 g = ||g||^2/sum mass a^2, (B,), what slopes a with the pull g need."""
         square = branch_sums(mass, a * a)
         return self.product(g, g) / np.where(square > 0, square, 1.0)
 
@@ -747,7 +713,7 @@ def feasible_growth(C: Any, B: Any, A: Any, outward: bool = False) -> Array:
 
 
 class Local:
-    """The dual norms w_i^2 = theta'B_i theta of matrices B of shape (n, d, d)."""
+    """The dual norms w_i^2 = theta'B_i theta of matrices B of shape (n, d, d), as ``Round``."""
 
     def __init__(self, B: Array, weights: Array) -> None:
         self.B = B
@@ -864,7 +830,7 @@ class DualRows:
     weights: Array
     delta: Array
     fit_intercept: bool
-    dual_norm: DualNorm
+    dual_norm: Round | Local
 
     @cached_property
     def scatter(self) -> Array:
@@ -1055,27 +1021,15 @@ def solve_each(H: Array, rhs: Array) -> Array:
 
 
 def positive_solved(A: Array, rhs: Array) -> Array:
-    """Return A_t^-1 rhs_t for rhs (T, D, k), A_t positive definite but for rounding.
-
-    By Cholesky's factors: small systems many at a time, others one by one; a device does them all.
-    """
+    """Return A_t^-1 rhs_t for rhs (T, D, k), A_t positive definite but for rounding."""
     if not isinstance(A, np.ndarray):
         found: Array = namespace(A).linalg.solve(A, rhs)
         return found
-    if len(A) > 1 and A.shape[1] < CHOLESKY_FROM:
-        try:
-            np.linalg.cholesky(A)
-        except np.linalg.LinAlgError:
-            pass
-        else:
-            return np.linalg.solve(A, rhs)
-    return np.array([_solve_positive(*pair) for pair in zip(A, rhs, strict=True)])
-
-
-def _solve_positive(A: Array, rhs: Array) -> Array:
-    """Solve one system, its diagonal raised until it is positive definite."""
-    _, x, failed = dposv(A.T, rhs)
-    return np.asarray(cho_solve(factored(A), rhs) if failed else x)
+    solved = np.empty_like(rhs)
+    for t, (matrix, right) in enumerate(zip(A, rhs, strict=True)):
+        _, x, failed = dposv(matrix.T, right)
+        solved[t] = cho_solve(factored(matrix), right) if failed else x
+    return solved
 
 
 def box_quadratics(Q: Array, q: Array, p: Array) -> Array:

@@ -22,7 +22,16 @@ from numpy.typing import NDArray
 from ..arrays import TINY
 from ..costs import Cost
 from ..design import Design
-from ..duality import Tangent, best_multiplier, first_multiplier, least, place_masses
+from ..duality import (
+    FIRST_STEP,
+    STEPS,
+    TRIES,
+    Tangent,
+    best_multiplier,
+    first_multiplier,
+    least,
+    place_masses,
+)
 from ..losses import Loss
 from ..problem import Ball, Problem
 
@@ -37,21 +46,13 @@ LEAST_EIGENVALUE = 1e-3
 #: A gain that counts as infinite: the loss outgrows the cost.
 ENDLESS = 1e12
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
-NEAR = (0.1, 0.3, 1.0)
+NEAR = np.geomspace(0.1, 1.0, 3)
 #: Lengths of moves, in units of sqrt(delta), at which ascents start.
-LENGTHS = (0.5, 2.0, 8.0)
+LENGTHS = np.geomspace(0.5, 8.0, 3)
 #: Price over half the curvature of the loss, at least: below 1/2 a quadratic cost is outgrown.
 ABOVE_HALF = 0.51
 #: Random directions in which ascents start.
 DIRECTIONS = 12
-#: Ascent steps to a maximum.
-STEPS = 200
-#: Searches far off, each followed by the best lam for the places found.
-SEARCHES = 4
-#: Prices that count, relative to delta: gains are differences of losses and prices.
-FAR_PRICE = 1e9
-#: How far from the best multiplier the inner maxima are taken too, relative to it.
-NEARBY = 1e-6
 #: What the places may reach less than the dual, relative to it, for a supremum that is attained,
 #: and what a search must add to count.
 ATTAINED = 1e-8
@@ -236,23 +237,18 @@ def local_matrices(cost: Cost, X: Array, ball: Ball) -> Array:
         # c grows like t^degree
         degree = np.clip(np.log2(far / near), *DEGREES)
         steps[j] = STEP * unit[j] * (ball.delta / near) ** (1 / degree)
-    A = _second_differences(cost, X, ball.order, steps)
+    # second differences of c, which is 0 and flat at the row
+    A = np.empty((len(X), d, d))
+    moves = np.diag(steps)
+    for j in range(d):
+        A[:, j, j] = cost.price(X + moves[j], X, ball.order) / steps[j] ** 2
+        for k in range(j):
+            plus = cost.price(X + moves[j] + moves[k], X, ball.order)
+            minus = cost.price(X + moves[j] - moves[k], X, ball.order)
+            A[:, j, k] = A[:, k, j] = (plus - minus) / (4 * steps[j] * steps[k])
     values, vectors = np.linalg.eigh(A)
     values = np.maximum(values, LEAST_EIGENVALUE * values[:, -1:])
     return np.asarray(np.einsum("nij,nj,nkj->nik", vectors, values, vectors))
-
-
-def _second_differences(cost: Cost, X: Array, order: int, steps: Array) -> Array:
-    n, d = X.shape
-    A = np.empty((n, d, d))
-    moves = np.diag(steps)
-    for j in range(d):
-        A[:, j, j] = cost.price(X + moves[j], X, order) / steps[j] ** 2
-        for k in range(j):
-            plus = cost.price(X + moves[j] + moves[k], X, order)
-            minus = cost.price(X + moves[j] - moves[k], X, order)
-            A[:, j, k] = A[:, k, j] = (plus - minus) / (4 * steps[j] * steps[k])
-    return A
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +291,7 @@ def worst_risk(
         return _worst_linearised(problem, rows, coef, intercept, start)
     search = PlaceSearch(problem, rows, coef, intercept)
     lam = search.first(start)
-    for _ in range(SEARCHES):
+    for _ in range(TRIES):
         best = least(search.tangent, lam, rtol=ATTAINED / 100)
         lam = best.lam
         before = search.value(lam)
@@ -354,8 +350,9 @@ class PlaceSearch:
 
     def best_masses(self, dual: Tangent) -> LocalWorst:
         """Return the places with the best distribution over them."""
-        # the row itself where the price is beyond what a sum can resolve
-        within = [self.rows.price(U) <= FAR_PRICE * self.delta for U in self.places]
+        # the row itself where the price is beyond what gains, differences of losses and prices,
+        # can resolve
+        within = [self.rows.price(U) <= self.delta / ATTAINED for U in self.places]
         pairs = zip(within, self.places, strict=True)
         near = [np.where(keep[:, None], U, self.rows.X) for keep, U in pairs]
         points = np.stack(near, axis=1)
@@ -398,11 +395,11 @@ def _worst_linearised(
     w = np.sqrt(push @ beta)
     dual = best_multiplier(z, y, weights, loss, w, delta, start)
     # at slightly smaller and larger multipliers too, as the best one is known to rounding
-    inners = [loss.inner(z, y, w, dual.lam * (1 + e)) for e in (-NEARBY, 0.0, NEARBY)]
+    inners = [loss.inner(z, y, w, dual.lam * (1 + e)) for e in (-FIRST_STEP, 0.0, FIRST_STEP)]
     shifts = [np.where(np.isfinite(inner.value), inner.shift, 0.0) for inner in inners]
     shift = np.vstack([np.zeros((1, len(z))), *shifts]).T
     price = (shift / w[:, None]) ** 2
-    near = price <= FAR_PRICE * delta
+    near = price <= delta / ATTAINED
     shift, price = np.where(near, shift, 0.0), np.where(near, price, 0.0)
     points = rows.X[:, None] + (shift / w[:, None] ** 2)[..., None] * push[:, None]
     losses = loss.value(z[:, None] + shift, np.broadcast_to(y[:, None], shift.shape))

@@ -32,8 +32,8 @@ from ...costs import Norm
 from ...design import Design
 from ...duality import (
     Atoms,
-    DualNorm,
     DualRows,
+    Local,
     Round,
     first_multiplier,
     least_finite,
@@ -248,7 +248,7 @@ def _uniform(low: Array, high: Array, K: int) -> Nodes:
     return Nodes(g.reshape(-1, n).T, log.reshape(-1, n).T)
 
 
-def dual_rows(problem: Problem, design: Design, dual_norm: DualNorm) -> DualRows:
+def dual_rows(problem: Problem, design: Design, dual_norm: Round | Local) -> DualRows:
     """Return the rows of one problem in the coordinates of a design."""
     weights = problem.weights[:, None]
     delta = np.array([problem.ball.delta])
