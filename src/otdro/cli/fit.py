@@ -573,7 +573,7 @@ def compared(task: Task) -> list[Summary]:
     data = task.data
     if len(data.y) > preparing.IN_MEMORY:
         order = np.random.default_rng(task.options.seed).permutation(len(data.y))
-        data.notes.append(f"methods are compared on {IN_MEMORY} random rows.")
+        data.notes.append(f"methods are compared on {preparing.IN_MEMORY} random rows.")
         task = task._replace(data=data.part(np.sort(order[: preparing.IN_MEMORY])))
     return summarise(scores_of(task, None, [m for m in METHODS if m != EUCLIDEAN]))
 
