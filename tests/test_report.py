@@ -396,6 +396,15 @@ def test_fold_scores_are_explained(scoring):
     assert ("averages the other costs" in note) == hasattr(model.cost_, "weights_")
 
 
+@pytest.mark.parametrize("deltas", [[0.0, 0.1, 0.2], [0.0, 0.1]])
+def test_a_path_from_delta_zero_has_a_chart_of_numbers(deltas):
+    X, y = rows(60)
+    model = DROClassifier(cost="euclidean", deltas=deltas).fit(X, y)
+    text = report.render(audit(model, X, y), model=model)
+    assert not re.search(r'(?:d|x1|y1|x|y)="[^"]*nan', text)
+    assert ("Losses along the path" in text) == (len(deltas) > 2)
+
+
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "regression"])
 def test_the_page_has_the_coefficients(kind):
     X, _ = rows(90)

@@ -259,10 +259,10 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
                 f"rows has labels that the model does not know, {unknown[:5].tolist()}; it knows "
                 f"{self.classes_.tolist()}."
             )
+        codes = np.searchsorted(self.classes_, y)
         if self.loss_.outputs > 1:
-            return np.searchsorted(self.classes_, y).astype(float)
-        positive = self.classes_[1] if len(self.classes_) == 2 else self.classes_[k]
-        return np.where(y == positive, 1.0, -1.0)
+            return codes.astype(float)
+        return np.where(codes == (1 if len(self.classes_) == 2 else k), 1.0, -1.0)
 
     def _named(self, found: WorstCase) -> WorstCase:
         targets = numpy(found.targets)

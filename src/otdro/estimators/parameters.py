@@ -254,16 +254,17 @@ def check_magnitude(X: Any) -> None:
     if library(X) is not None:
         return
     largest = max(abs(float(X.max())), abs(float(X.min())))
+    bounds = ""
     if 0 < largest < 1 / LARGEST:
-        raise ValueError(
-            f"X has entries up to {largest:.3g} only, whose squares are below the smallest number: "
-            f"scale the columns so that some are above {1 / LARGEST:.0g}."
+        bounds = (
+            f"below the smallest number: scale the columns so that some are above {1 / LARGEST:.0g}"
         )
     if largest > LARGEST:
-        raise ValueError(
-            f"X has entries up to {largest:.3g}, whose squares are beyond the largest number: "
-            f"scale the columns so that they are below {LARGEST:.0g}."
+        bounds = (
+            f"beyond the largest number: scale the columns so that they are below {LARGEST:.0g}"
         )
+    if bounds:
+        raise ValueError(f"X has entries up to {largest:.3g}, whose squares are {bounds}.")
 
 
 def check_offset(X: Any, names: Array | None) -> None:

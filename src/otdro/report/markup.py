@@ -223,11 +223,8 @@ def fitted(label: str, room: float) -> str:
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Return round numbers in the range: steps of 1, 2 or 5 times a power of ten."""
-    span = high - low
-    if not (np.isfinite(span) and span > 0):
-        return [low]
-    power = 10.0 ** np.floor(np.log10(span / most))
-    step = next(power * k for k in (1, 2, 5, 10) if span / (power * k) <= most)
+    power = 10.0 ** np.floor(np.log10((high - low) / most))
+    step = next(power * k for k in (1, 2, 5, 10) if (high - low) / (power * k) <= most)
     first = np.ceil(low / step - 1e-9)
     last = np.floor(high / step + 1e-9)
     # + 0.0: no negative zero

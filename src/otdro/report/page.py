@@ -123,6 +123,7 @@ def render(
     script = _source("page.js")
     # what the page has nothing to show of, for its style
     lacks = {"no-refits": not view.has_refits, "no-fitted": view.fitted is None}
+    lacks["no-boundary"] = audit.classes is None
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
@@ -186,18 +187,13 @@ def _sampled(view: View) -> str:
 
 
 def _legend(view: View) -> str:
+    """Return the marks of the classes."""
     classes = [] if view.audit.classes is None else list(view.audit.classes)
-    marks = [
+    return "".join(
         f'<li><svg viewBox="-6 -6 12 12" aria-hidden="true"><path {marker(k)}/></svg> '
         f"{name(label)}</li>"
         for k, label in enumerate(classes[:12])
-    ]
-    if classes:
-        marks.append('<li><i class="key own"></i> boundary of this model</li>')
-    if classes and view.has_refits:
-        marks.append('<li><i class="key refit"></i> boundary refitted for this delta</li>')
-    marks.append('<li><i class="key move"></i> move of a row to where it is wrong</li>')
-    return "".join(marks)
+    )
 
 
 def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_out: str) -> str:
@@ -237,7 +233,7 @@ def goodness(audit: Audit, model: Any) -> str:
     """Return the coefficients, what the fit stored, and its path."""
     parts = [_coefficients(audit), _fit(model)]
     path = getattr(model, "path_", None)
-    if path is not None and len(path.deltas) > 1:
+    if path is not None and np.count_nonzero(path.deltas) > 1:
         chart = pictures.path_chart(path, float(model.delta_), model.scoring is None)
         text = "Along the deltas that the folds tried: robust risk (solid), empirical risk (dots)"
         held = ", loss of held-out rows (dashes)" if model.scoring is None else ""

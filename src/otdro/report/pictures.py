@@ -393,13 +393,15 @@ def _chart(
 
 def path_chart(path: Any, delta: float, score_is_loss: bool) -> str:
     """Return risks and, where it is a loss, the score of the folds along the path of a fit."""
-    deltas = np.log10(path.deltas)
+    # delta = 0 has no place on a logarithmic axis
+    seen = path.deltas > 0
+    deltas = np.log10(path.deltas[seen])
     curves = [
-        (deltas, over_classes(path.robust_risk), "own"),
-        (deltas, over_classes(path.empirical_risk), "plain"),
+        (deltas, over_classes(path.robust_risk)[seen], "own"),
+        (deltas, over_classes(path.empirical_risk)[seen], "plain"),
     ]
     if path.score_mean is not None and score_is_loss:
-        curves.append((deltas, -path.score_mean, "folds"))
+        curves.append((deltas, -path.score_mean[seen], "folds"))
     y = spread(np.concatenate([values for _, values, _ in curves]))
     if delta > 0:
         curves.append((np.full(2, np.log10(delta)), np.array(y), "fitted"))
