@@ -171,18 +171,7 @@ def pick(x: Any, index: Any) -> Any:
 
 def pick_columns(x: Any, index: Any) -> Any:
     """Return some entries along the last axis, by numbers or a mask that are NumPy or beside x."""
-    if isinstance(x, np.ndarray):
-        # NumPy has a shorter way for a single axis
-        return x[index] if x.ndim == 1 else x[..., index]
-    if not isinstance(index, np.ndarray):
-        return x[..., index]
-    # all of them in their order, as for a single problem, need no copy
-    return x if _is_everything(index, x.shape[-1]) else x[..., beside(index, x)]
-
-
-def _is_everything(index: Array, size: int) -> bool:
-    """Whether NumPy numbers, or a mask, stand for all of ``size`` entries in their order."""
-    return np.array_equal(np.arange(size)[index], np.arange(size))
+    return x[..., beside(index, x) if isinstance(index, np.ndarray) else index]
 
 
 def entries(x: Any, *index: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -118,20 +118,12 @@ class Logistic(Loss):
         return Inner(xp.where(exists, _height(v, m, a), -np.inf), -y * v)
 
 
-class Brackets(NamedTuple):
-    """Of the two branches (2, n): whether they exist, where the root of f lies, where to start.
+def _brackets(m: Array, a: Any) -> tuple[Array, Array, Array, Array]:
+    """Return of the two branches (2, n) whether they exist, two ends of the root of f, a start.
 
-    A branch that does not exist has the shoulder as both ends.
+    A row with a >= 1/4 has its only root in the first branch. A branch that does not exist has the
+    shoulder as both ends.
     """
-
-    exists: Array
-    low: Array
-    high: Array
-    first: Array
-
-
-def _brackets(m: Array, a: Any) -> Brackets:
-    """Return those of margins m; a row with a >= 1/4 has its only root in the first branch."""
     xp = namespace(m)
     two = a < Logistic.smoothness
     low = (1 - xp.sqrt(xp.maximum(1 - 4 * a, 0.0))) / 2
@@ -152,9 +144,7 @@ def _brackets(m: Array, a: Any) -> Brackets:
         left, right, above = _ends(m, a)
         begin[0], end[0] = xp.where(two, begin[0], left), xp.where(two, end[0], right)
         first[0] = xp.where(two | above, end[0], begin[0])
-    return Brackets(
-        exists, xp.where(exists, begin, shoulder), xp.where(exists, end, shoulder), first
-    )
+    return (exists, xp.where(exists, begin, shoulder), xp.where(exists, end, shoulder), first)
 
 
 def _sigma(x: Array) -> Array:

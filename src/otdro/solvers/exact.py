@@ -259,19 +259,14 @@ class Exact(Solver):
         paths = chosen.solve(problems, deltas, tols, self.max_iter, starts)
         if chosen.reaches == 0:
             return paths
-        return [
-            [
-                s if s.converged else self._mended(problem.at(float(delta)), tol, s)
-                for s, delta in zip(path, deltas, strict=True)
-            ]
-            for problem, tol, path in zip(problems, tols, paths, strict=True)
-        ]
-
-    def _mended(self, problem: Problem, tol: float, solution: Solution) -> Solution:
-        """Return the solution of the method for any gap, if its gap is smaller."""
-        delta = np.array([problem.ball.delta])
-        [[other]] = method(problem).solve([problem], delta, [tol], self.max_iter, [[solution]])
-        return min(solution, other, key=lambda each: each.gap)
+        for problem, tol, path in zip(problems, tols, paths, strict=True):
+            for k, solution in enumerate(path):
+                if not solution.converged:
+                    # the method for any gap, if its gap is smaller
+                    at, radius = problem.at(float(deltas[k])), deltas[k : k + 1]
+                    [[other]] = method(at).solve([at], radius, [tol], self.max_iter, [[solution]])
+                    path[k] = min(solution, other, key=lambda each: each.gap)
+        return paths
 
     def _plain(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""
@@ -402,7 +397,8 @@ def each_alone(
 ) -> list[list[Solution]]:
     """Return ``solve(p, problem, starts)`` of every problem, of several without their empty rows.
 
-    A row without weight counts only where it is a place to which mass may be moved.
+    A row without weight counts only where it is a place to which mass may be moved. Its part of a
+    dual point is 0.
     """
     solved = []
     for p, problem in enumerate(problems):
@@ -419,26 +415,22 @@ def each_alone(
             weights=pick(problem.weights, rows),
         )
         if near is not None:
-            near = [_with_rows(start, rows, len(empty)) for start in near]
-        solved.append([_with_all_rows(one, rows, len(empty)) for one in solve(p, fewer, near)])
+            near = [
+                replace(start, dual=pick(start.dual, rows))
+                if start.dual is not None and len(start.dual) == len(empty)
+                else start
+                for start in near
+            ]
+        path = []
+        for solution in solve(p, fewer, near):
+            if solution.dual is not None:
+                part = numpy(solution.dual)
+                dual = np.zeros((len(empty), *part.shape[1:]))
+                dual[rows] = part
+                solution = replace(solution, dual=dual)
+            path.append(solution)
+        solved.append(path)
     return solved
-
-
-def _with_rows(solution: Solution, rows: Array, n: int) -> Solution:
-    """Return a solution over n rows with the dual point of some of them."""
-    if solution.dual is None or len(solution.dual) != n:
-        return solution
-    return replace(solution, dual=pick(solution.dual, rows))
-
-
-def _with_all_rows(solution: Solution, rows: Array, n: int) -> Solution:
-    """Return the solution of some rows with a dual point of all n: 0 of the rows left out."""
-    if solution.dual is None:
-        return solution
-    part = numpy(solution.dual)
-    dual = np.zeros((n, *part.shape[1:]))
-    dual[rows] = part
-    return replace(solution, dual=dual)
 
 
 def same_factor(problems: list[Problem]) -> bool:
