@@ -212,6 +212,17 @@ def score_vectors(coef: Array) -> Array:
     return coef[first] - coef[second]
 
 
+def column_parts(vectors: Array, cost: Cost) -> Array:
+    """Return the part (K, d) of the price of a move along direction(w) that each column has.
+
+    Such a move changes the score x'w most. It costs 1 = sum_j w_j v_j/||w||_*, because w/||w||_* is
+    a gradient of the norm at v: the terms are the parts. Zeros for w = 0.
+    """
+    norms = cost.dual_norm(vectors)[:, None]
+    products = vectors * cost.direction(vectors)
+    return np.divide(products, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     """One move for each column of the table: what deltas and prices are stated in.

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import numpy
 from ..costs import Cost
 from ..costs.table import ROWS, Grid, cost_name, left_out, named
-from .columns import column_groups, score_vectors, units_of
+from .columns import column_groups, column_parts, score_vectors, units_of
 from .resampling import held_out, training_rows, training_scale
 
 Array = NDArray[Any]
@@ -45,16 +45,12 @@ def cost_in_words(cost: Cost) -> str:
 def attacked_columns(model: Any) -> Array:
     """Return the part (d,) of an adversary's budget that goes into each column.
 
-    A score x'w changes most per cost along v = direction(w), and w_j v_j/||w||_* is the part of
-    column j. Of several scores w is the difference of two of the largest dual norm. Zeros where no
+    Of several scores it is that of the difference of two of the largest dual norm. Zeros where no
     move changes a score.
     """
     w = score_vectors(np.atleast_2d(numpy(model.coef_)))
-    norms = np.asarray(model.cost_.dual_norm(w))
-    k = int(norms.argmax())
-    if norms[k] == 0:
-        return np.zeros(w.shape[1])
-    return np.asarray(w[k] * model.cost_.direction(w[k]) / norms[k])
+    k = int(np.argmax(model.cost_.dual_norm(w)))
+    return column_parts(w[[k]], model.cost_)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,8 +47,8 @@ GRID_END = 1.25
 MANY = 5_000
 #: Random directions in which a chance drift is simulated: the mean accuracy is known to about 1%.
 CHANCE_DRAWS = 100
-#: The share of the draws below which the low accuracy of a chance drift lies.
-CHANCE_LOW = 0.05
+#: What happens by chance in a smaller share of the cases is rare: low accuracies, p-values.
+RARE = 0.05
 #: Without a fitted delta, advice is about the delta that costs this share of the rows.
 FALL = 0.05
 #: Entries of X up to which the best models for some deltas are solved for, for smooth losses.
@@ -385,7 +385,7 @@ class Audit:
                 right = [is_right(scores + shift, target, self.tau) for shift in shifts]
                 # a sum of shares may exceed 1 by rounding
                 draws = np.minimum(np.array(right) @ weights / weights.sum(), 1.0)
-            values.append(np.quantile(draws, CHANCE_LOW) if low else draws.mean())
+            values.append(np.quantile(draws, RARE) if low else draws.mean())
         return np.array(values) if np.ndim(delta) else float(values[0])
 
     @cached_property

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs import Cost
+from ..estimators.columns import column_parts
 from ..losses import Softmax
 from ..problem import Ball, Problem
 from ..worst_case import risk_of_scores
@@ -211,17 +212,10 @@ def robust_risks(
 def budget_shares(normals: Array, index: Array, spent: Array, cost: Cost) -> Array:
     """Return the part of the budget that goes into each column.
 
-    A move t v(w) costs t = sum_j t w_j v_j/||w||_*, because w/||w||_* is a gradient of the norm
-    at v: the terms of the sum are the parts of the columns. ``spent`` is the budget of each row,
-    ``index`` the number of its vector among the ``normals``.
+    ``spent`` is the budget of each row, ``index`` the number of its vector among the ``normals``.
     """
-    total = float(spent.sum())
-    if total <= 0:
-        return np.zeros(normals.shape[1])
-    w = cost.dual_norm(normals)[:, None]
-    v = cost.direction(normals)
-    parts = np.divide(normals * v, w, out=np.zeros_like(normals), where=w > 0)
-    return np.bincount(index, spent, minlength=len(normals)) @ parts / total
+    share = np.bincount(index, spent, minlength=len(normals)) / (float(spent.sum()) or 1.0)
+    return np.asarray(share @ column_parts(normals, cost))
 
 
 def boundary_lines(constant: Array, slopes: Array, center: Array, box: Array) -> list[Array]:

@@ -34,7 +34,7 @@ from ..estimators.columns import ColumnGroups, column_groups, score_vectors
 from ..pairs import generator
 from ..problem import Ball
 from ..worst_case import discrepancy
-from .auditing import Audit, audit, check_target, resolve_ball
+from .auditing import RARE, Audit, audit, check_target, resolve_ball
 from .certificate import ROUNDING, AccuracyCurve, accuracy_curve, is_right
 from .linear import LinearModel, finite_rows, read, require_columns
 from .summary import DriftTable, drift_dict, drift_text, shares_in_words
@@ -57,8 +57,6 @@ BOUND_DRAWS = 19
 PERMUTATIONS = 499
 #: Blocks of rows that every class has at least, if it has as many rows.
 LEAST_BLOCKS = 10
-#: Class shares differ beyond chance below this p-value.
-SIGNIFICANT = 0.05
 INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
 
 
@@ -80,7 +78,7 @@ class LabelShift:
     @property
     def beyond_chance(self) -> bool:
         """Whether the class shares differ by more than chance gives."""
-        return self.p_value is not None and self.p_value < SIGNIFICANT
+        return self.p_value is not None and self.p_value < RARE
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in lists and numbers."""

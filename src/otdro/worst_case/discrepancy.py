@@ -11,12 +11,10 @@ from scipy import sparse
 from ..costs import Cost
 from ..design import as_dense
 from ..problem import check_price
-from .best_response import WorstCase
+from .best_response import NO_MASS, WorstCase
 
 Array = NDArray[Any]
 
-#: Masses of a label that differ by less are equal.
-EQUAL_MASS = 1e-9
 #: Steps of the network simplex at most: far more than samples that fit into memory take.
 PIVOTS = 10_000_000
 
@@ -79,7 +77,7 @@ def discrepancy(
     total = 0.0
     for label in np.union1d(p[1], q[1]):
         a, b = (s[2][s[1] == label] for s in (p, q))
-        if abs(a.sum() - b.sum()) > EQUAL_MASS:
+        if abs(a.sum() - b.sum()) > NO_MASS:
             return np.inf
         if a.sum() == 0:
             continue

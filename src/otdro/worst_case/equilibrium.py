@@ -200,7 +200,8 @@ def least_favourable(
     candidates: list[tuple[WorstCase, float]] = []
     for atoms in choices:
         moves, targets = _moves(model, atoms)
-        direction = _direction(model, atoms.pull)
+        size = float(ball.cost.norm(atoms.pull))
+        direction = -atoms.pull / size if size > 0 else ball.cost.direction(model.coef)
         worst = distribution(model, atoms.mass, moves, direction, targets=targets)
         slopes = atoms.slope[occupied(atoms.mass)]
         lower = plain_bound(problem, model.coef, model.intercept, worst, slopes)
@@ -221,13 +222,6 @@ def _at_ends(problem: Problem, dual: Array, near: float) -> Array:
         return slope
     excess = float(problem.weights @ slope) / float(problem.weights @ between)
     return xp.clip(slope - excess * between, low, high)
-
-
-def _direction(model: ScoredModel, pull: Array) -> Array:
-    """Return -g/||g||; any direction of norm 1 where nothing pulls."""
-    cost = model.problem.ball.cost
-    size = float(cost.norm(pull))
-    return np.asarray(cost.direction(model.coef) if size == 0 else -pull / size, dtype=float)
 
 
 def _atoms(problem: Problem, mass: Array, slope: Array) -> SlopeAtoms:
