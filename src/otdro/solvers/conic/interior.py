@@ -18,7 +18,7 @@ from scipy import sparse
 
 from ...costs import Cost
 from ...design import Design, as_dense, mean
-from ...duality import Dual, balance, require_lipschitz, worst_risk
+from ...duality import EQUAL, Dual, balance, require_lipschitz, worst_risk
 from ...losses.base import Array
 from ...problem import Problem, Solution
 from ..exact import Method, verdict
@@ -39,6 +39,8 @@ from .risk import (
     SumNorm,
 )
 from .saddle import (
+    REFINEMENTS,
+    TOO_SHORT,
     Iterate,
     Orthogonal,
     Rows,
@@ -56,17 +58,13 @@ CERTAIN = 40.0
 #: Entries of X up to which rows are merged and ordered, which copies X.
 MERGE_UP_TO = 500_000
 #: Rounding errors of a sum, relative to the size of its terms.
-ROUNDING = 4e-16
+ROUNDING = 2 * float(np.finfo(float).eps)
 #: Rows from which the size of a column is taken.
 SAMPLED = 500
 #: Dense problems of at most this n d^2 take QR steps from the start, where they cost nothing.
 SMALL = 1_000_000
 #: Columns whose sizes differ by more keep their own coordinates: an SVD would lose the small ones.
 SPREAD = 1e5
-#: Entries below this share of the largest of their column are zeros.
-NOTHING = 1e-13
-#: Spreads of sparse columns below this share of their size are rounding.
-SPARSE_ROUNDING = 1e-7
 #: Rows that many times larger than outlying ones get coordinates of their own.
 LARGE = 1e3
 #: A row that many times larger than is usual is outlying.
@@ -77,16 +75,10 @@ PATIENCE = 12
 FIRST_STALL = 2
 #: Progress is a fall by this factor.
 PROGRESS = 0.9
-#: A corrected step below this is worse than a centring one.
-TOO_SHORT = 0.1
 #: A corrected step after which the mean product has grown by more is worse too.
 GROWTH = 10.0
-#: Barriers of the head rows, relative to those of the sample, of the paths after the first.
-SHARES = (1.0, 1e-2, 1e2)
 #: Directions of Z that the free multipliers settle less than this share of the best are left.
 SETTLED = 1e-7
-#: Rounds of moving a multiplier and clipping it to its box.
-REPAIRS = 3
 #: The steps of differences of ``direction``, relative to a coefficient, and the least of these,
 #: relative to the largest.
 DIFFERENCE = 1e-4
@@ -96,12 +88,8 @@ KINK = 0.5
 LOOSE = 1e-2
 #: Cuts with a smaller share of the multipliers have no part in the curvature.
 ACTIVE = 1e-3
-#: Eigenvalues of a curvature below this share of the largest are rounding.
-NO_CURVATURE = 1e-12
 #: Coefficients below this share of the largest are tried as zeros if the norm leaves zeros.
 NEGLIGIBLE = 1e-6
-#: On a tie up to this share of the risk the simpler point wins.
-TIE = 1e-13
 
 
 class InteriorPoint(Method):
@@ -487,11 +475,11 @@ def _usual_sizes(model: Model) -> Array:
     if model.design.sparse:
         mean_row = some.adjoint(np.full(some.n, 1 / some.n)) / model.size
         spread = np.sqrt(np.maximum(sizes**2 - mean_row**2, 0.0))
-        return np.where(spread > SPARSE_ROUNDING * sizes, spread, sizes)
-    Z = some.dense() * (model.live / model.size)
-    Z = np.abs(Z - np.median(Z, axis=0))
-    spread = np.sqrt((np.minimum(Z, UNUSUAL * _typical(Z)) ** 2).mean(axis=0))
-    return np.where(spread > NOTHING * sizes, spread, sizes)
+    else:
+        Z = some.dense() * (model.live / model.size)
+        Z = np.abs(Z - np.median(Z, axis=0))
+        spread = np.sqrt((np.minimum(Z, UNUSUAL * _typical(Z)) ** 2).mean(axis=0))
+    return np.where(spread > EQUAL * sizes, spread, sizes)
 
 
 def _outlying(model: Model) -> Array:
@@ -513,7 +501,7 @@ def _outlying(model: Model) -> Array:
 def _typical(sizes: Array) -> Array:
     """Return the median of every column among entries that are not 0 up to rounding, else inf."""
     ordered = np.sort(sizes, axis=0)
-    zeros = (ordered <= NOTHING * ordered[-1]).sum(axis=0)
+    zeros = (ordered <= EQUAL * ordered[-1]).sum(axis=0)
     middle = np.minimum((zeros + len(sizes)) // 2, len(sizes) - 1)
     median = np.take_along_axis(ordered, middle[None], axis=0)[0]
     return np.where(median > 0, median, np.inf)
@@ -550,19 +538,17 @@ def repaired(m: Model, alpha: Array, target: Array) -> Array:
     alpha = m.clipped(alpha)
     d = m.design.d
     V = m.o[:, None] if m.intercept else np.empty((len(alpha), 0))
-    for _ in range(REPAIRS):
-        ends = np.minimum(m.form.curve.hi - alpha, alpha - m.form.curve.lo)
-        # outlying rows count like others, or those would be lost in their rounding
-        room = np.minimum(ends, 1.0) / np.square(m.outlying)
-        # least change in the metric 1/room: alpha - room (A y + o b)
-        T = Orthogonal([(m, V, m.pi * room)], d, lift=0.0)
-        miss = np.append(m.adjoint(m.pi * alpha) - target, V.T @ (m.pi * alpha))
-        inverse = T.truncated(SETTLED)
-        y = inverse @ miss
-        for _ in range(2):
-            y += inverse @ (miss - T.times(y))
-        alpha = m.clipped(alpha - room * (m.scores(y[:d]) + V @ y[d:]))
-    return alpha
+    ends = np.minimum(m.form.curve.hi - alpha, alpha - m.form.curve.lo)
+    # outlying rows count like others, or those would be lost in their rounding
+    room = np.minimum(ends, 1.0) / np.square(m.outlying)
+    # least change in the metric 1/room: alpha - room (A y + o b)
+    T = Orthogonal([(m, V, m.pi * room)], d, lift=0.0)
+    miss = np.append(m.adjoint(m.pi * alpha) - target, V.T @ (m.pi * alpha))
+    inverse = T.truncated(SETTLED)
+    y = inverse @ miss
+    for _ in range(REFINEMENTS):
+        y += inverse @ (miss - T.times(y))
+    return m.clipped(alpha - room * (m.scores(y[:d]) + V @ y[d:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -676,14 +662,13 @@ class Best:
 def iterate_path(model: Model, goal: float, max_iter: int) -> Outcome:
     """Follow the central path of a scaled model until the gap is at most ``goal``.
 
-    A path that strays too far to return is left for one with a heavier barrier on the head rows.
+    A path that strays too far to return is left for one with as heavy a barrier on the head rows
+    as on all of the sample.
     """
     best = Best(model, goal)
     n_iter = 0
-    for share in (None, *SHARES):
-        q = model.saddle()
-        if share is not None:
-            q = replace(q, head=replace(q.head, share=share, first=1.0))
+    light = model.saddle()
+    for q in (light, replace(light, head=replace(light.head, share=1.0, first=1.0))):
         end, count = best.follow(q, max_iter - n_iter)
         n_iter += count
         best.repair(end.rows[0].alpha)
@@ -742,7 +727,7 @@ def _curvature(norm: CutNorm, points: Array, multipliers: Array, centre: Array) 
     for point, a in zip(points[active], multipliers[active], strict=True):
         H += a * _norm_hessian(norm, point * (size / norm.value(point)))
     values, vectors = np.linalg.eigh(H)
-    positive = values > NO_CURVATURE * max(values[-1], 0.0)
+    positive = values > EQUAL * max(values[-1], 0.0)
     return np.sqrt(values[positive])[:, None] * vectors[:, positive].T
 
 
@@ -798,7 +783,7 @@ def certified(
         points.append(Candidate(start.coef, start.intercept, guess))
     risks = [point.risk(problem) for point in points]
     # on a tie the simpler point, which stands first, wins
-    order = [risks[0].risk * (1 - TIE), *(each.risk for each in risks[1:])]
+    order = [risks[0].risk * (1 - EQUAL), *(each.risk for each in risks[1:])]
     j = int(np.argmin(order))
     gap = max(risks[j].risk - run.bound.value, 0.0)
     return Solution(

@@ -25,7 +25,7 @@ from ...losses.base import Array
 from .saddle import Block, Line, Scalar, at_least_zero
 
 #: Curvatures below this share of the largest are lost in rounding; the barrier rules there.
-FLAT = 1e-16
+FLAT = float(np.finfo(float).eps)
 #: Where nu and e start, relative to kappa: inside of nu <= kappa + e.
 FIRST_NU = 0.5
 FIRST_E = 0.1

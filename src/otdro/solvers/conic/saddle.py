@@ -21,13 +21,13 @@ import numpy as np
 from scipy.linalg.lapack import dgeqrf, dpotrf, dpotrs, dtrtrs
 
 from ...arrays import TINY
+from ...duality import ROUNDING
 from ...losses.base import Array
 from ..predictor_corrector import SHORT_OF, longest
 
 #: The least size of a column of a factor of T, relative to the largest, by which it is scaled.
 LEAST_COLUMN = 1e-20
-#: The first shift of a scaled T that does not factor, and by what it grows.
-SHIFT = 1e-16
+#: By what the shift of a scaled T grows that does not factor.
 SHIFT_GROWTH = 100.0
 #: Rows of a unit matrix times this are added to a QR: they settle the directions that rows leave
 #: free; with a penalty, however small, the penalty does.
@@ -35,13 +35,12 @@ LIFT = 1e-8
 LIFT_PENALISED = 1e-14
 #: Rows of a QR at a time, at least.
 BLOCK_ROWS = 256
-#: Directions of the border below this share of the best are without a pivot.
-NO_PIVOT = 1e-15
 #: Steps of iterative refinement.
 REFINEMENTS = 2
-#: A step that leaves pairs behind is shortened by this factor, so many times.
+#: A step that leaves pairs behind is shortened by this factor.
 SHORTER = 0.8
-SHORTENINGS = 12
+#: A corrected step below this is worse than a centring one.
+TOO_SHORT = 0.1
 #: A pair whose product is below this share of the mean is off the central path.
 STRAYED = 1e-6
 #: Residuals below minus this of a sign constraint start it feasible.
@@ -469,7 +468,7 @@ class Cholesky:
         scaled = self.T * self.scale[:, None] * self.scale
         diagonal = np.arange(d)
         unit = scaled[diagonal, diagonal]
-        shift = SHIFT
+        shift = float(np.finfo(float).eps)
         while shift < 1:
             scaled[diagonal, diagonal] = unit + shift
             # symmetric, so that its transpose is no copy
@@ -564,7 +563,7 @@ class Bordered:
         size = np.abs(np.diag(C))
         self.small = 1 / np.sqrt(np.where(size > 0, size, 1.0))
         schur = (C - B.T @ self.W) * self.small[:, None] * self.small
-        self.inverse = np.linalg.pinv(schur, rcond=NO_PIVOT)
+        self.inverse = np.linalg.pinv(schur, rcond=ROUNDING)
 
     def _refined(self, f: Array) -> Array:
         x = self.T.solve(f)
@@ -718,11 +717,11 @@ class SaddleEquations:
     def centred(self, step: SaddleStep) -> float:
         """Return the length of a step, shortened while a product falls far behind the others.
 
-        Where no length of ``SHORTENINGS`` does, the first one is returned.
+        Where no length above a share of it does, the first one is returned.
         """
         longest = min(1.0, SHORT_OF * self.longest(step))
         length = longest
-        for _ in range(SHORTENINGS):
+        while length > TOO_SHORT * longest:
             products = [rows.products(length) for rows in step.rows]
             mu = self.q.mean_product(products)
             pairs = zip(step.rows, products, strict=True)
