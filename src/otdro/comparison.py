@@ -208,8 +208,9 @@ def contender(
     if name == AGAINST["splines"]:
         curves = SplineTransformer(extrapolation="linear")
         return make_pipeline(VarianceThreshold(), curves, tuned_l2(kind, setting))
-    euclidean = {"cost": "euclidean", "delta": "cv"}
-    return default_model(task, setting).set_params(**(euclidean if name == EUCLIDEAN else ours))
+    if name == EUCLIDEAN:
+        ours = {"cost": "euclidean", "delta": "cv"}
+    return default_model(task, setting).set_params(**ours)
 
 
 # The splits.
@@ -398,16 +399,9 @@ def summarise(scores: list[Score]) -> list[Summary]:
         }
         for method, own in values.items():
             difference = own - values[OWN]
-            summaries.append(
-                Summary(
-                    method=method,
-                    measure=measure,
-                    mean=float(own.mean()),
-                    se=_settled(standard_error(own), own),
-                    difference=_settled(float(difference.mean()), own),
-                    difference_se=_settled(standard_error(difference), own),
-                )
-            )
+            figures = standard_error(own), float(difference.mean()), standard_error(difference)
+            settled = [_settled(figure, own) for figure in figures]
+            summaries.append(Summary(method, measure, float(own.mean()), *settled))
     return summaries
 
 

@@ -370,7 +370,11 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             self.robust_risk_ = risk(average)
             self.robust_risk_bound_ = float(np.dot(shares, [risk(model) for model in models]))
         published = sum(share for name, share in self.weights_.items() if name in sources)
-        self.message_ = _weights_in_words(self.weights_, sources)
+        parts = []
+        for name, share in sorted(self.weights_.items(), key=lambda item: -item[1]):
+            of = "is the published model" if name in sources else "is fitted to the rows,"
+            parts.append(f"{share:.0%} {of} {name!r}")
+        self.message_ = f"Of the average model {'; '.join(parts)}."
         if sources and published < LITTLE_WEIGHT:
             self.message_ += f" The rows speak against the sources, of weight {published:.2g}."
 
@@ -543,13 +547,3 @@ def _by_name(name: str, model: Array, columns: list[str], own: list[str]) -> Arr
 
     aligned = pd.DataFrame(model[:, :-1], columns=columns).reindex(columns=own, fill_value=0.0)
     return np.column_stack([aligned, model[:, -1]])
-
-
-def _weights_in_words(weights: dict[str, float], sources: set[str]) -> str:
-    """Return a sentence such as "70% of it is the published model 'source', 30% ..."."""
-    parts = [
-        f"{share:.0%} {'is the published model' if name in sources else 'is fitted to the rows,'} "
-        f"{name!r}"
-        for name, share in sorted(weights.items(), key=lambda item: -item[1])
-    ]
-    return f"Of the average model {'; '.join(parts)}."

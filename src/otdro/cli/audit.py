@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from math import isclose
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -119,8 +119,7 @@ def audit(options: AuditOptions) -> int:
     required = options.require_accuracy
     if required is not None:
         found = result.accuracy(options.at_delta)
-        met = bool(found >= required)
-        requirements.append(Requirement("accuracy", options.at_delta, required, found, met))
+        requirements.append(_requirement("accuracy", options.at_delta, required, found))
     requirements += _limit(options.max_drift, result.drift)
     check = None if earlier is None else checked(earlier, result, str(options.check))
     head = {**asked("audit", options, "model", "data", "target", "new"), "check": check}
@@ -291,15 +290,11 @@ def drift(options: DriftOptions) -> int:
         if batch is not None:
             # months are compared with the one before them, other batches with all others together
             X, y = samples[0] if isinstance(samples[0], tuple) else (samples[0], None)
-            labels = np.array(batch.tolist())
-            result = inspection.drifts(X, labels, y, ordered=in_time, **settings)
+            result = inspection.drifts(X, batch.to_numpy(str), y, ordered=in_time, **settings)
         else:
+            old = Path(options.old).name
             steps = [
-                Step(
-                    Path(options.old).name,
-                    Path(name).name,
-                    inspection.drift(samples[0], new, **settings),
-                )
+                Step(old, Path(name).name, inspection.drift(samples[0], new, **settings))
                 for name, new in zip(news, samples[1:], strict=True)
             ]
             result = Drifts(steps, False, [])
@@ -376,41 +371,37 @@ def _columns(
 # What is required, and what is printed.
 
 
-class Requirement(NamedTuple):
-    """What is required at which delta, the figure required and found, and whether it is met."""
-
-    requirement: str
-    at_delta: float | None
-    required: float
-    found: float
-    met: bool
+def _requirement(what: str, at_delta: float | None, required: float, found: float) -> Any:
+    """Return a requirement of a document: at least so much accuracy, or at most so much drift."""
+    met = found >= required if what == "accuracy" else found <= required
+    line = {"requirement": what, "at_delta": at_delta, "required": required}
+    return line | {"found": found, "met": bool(met)}
 
 
-def _limit(most: float | None, drift: Drift | None) -> list[Requirement]:
+def _limit(most: float | None, drift: Drift | None) -> list[Any]:
     """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
     if most is None or drift is None:
         return []
-    beyond = max(drift.beyond_noise.values())
-    return [Requirement("drift", None, most, beyond, bool(beyond <= most))]
+    return [_requirement("drift", None, most, max(drift.beyond_noise.values()))]
 
 
 def _told(
     document: dict[str, Any],
     result: Audit | Drift,
     show: Callable[[], None],
-    requirements: list[Requirement],
+    requirements: list[Any],
     notes: list[str],
 ) -> int:
     """Print the result, what was required and whether it holds; return the exit code."""
-    met = all(line.met for line in requirements)
+    met = all(line["met"] for line in requirements)
     document["notes"] = notes + document["notes"]
-    document |= {"requirements": [line._asdict() for line in requirements], "met": met}
+    document |= {"requirements": requirements, "met": met}
     printing.tell(document, show)
     for line in requirements:
-        word, what = "met" if line.met else "NOT MET", "drift <="
-        if line.at_delta is not None:
-            what = f"accuracy at delta = {line.at_delta:g} >="
-        printing.say(f"{word}: {what} {line.required:g}, found {line.found:.4g}")
+        word, what = "met" if line["met"] else "NOT MET", "drift <="
+        if line["at_delta"] is not None:
+            what = f"accuracy at delta = {line['at_delta']:g} >="
+        printing.say(f"{word}: {what} {line['required']:g}, found {line['found']:.4g}")
     drift = result.drift if isinstance(result, Audit) else None
     printing.remark([*notes, *result.notes, *(() if drift is None else drift.notes)])
     return 0 if met else NOT_MET

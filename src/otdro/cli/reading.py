@@ -155,9 +155,7 @@ def _kind(name: str, head: bytes) -> str:
     for magic, words in REFUSED.items():
         if head.startswith(magic):
             raise UserError(f"{name} is {words}; unpack or convert it: use CSV, gzip or Parquet.")
-    if head.startswith(UTF_16):
-        return "text"
-    if b"\0" in head:
+    if b"\0" in head and not head.startswith(UTF_16):
         raise UserError(f"{name} is not a text table; use CSV, TSV, Parquet or .xlsx.")
     return "text"
 
@@ -261,11 +259,8 @@ def _excel(source: Source, size: int | None) -> Iterator[Any]:
 
 
 def _text(source: Source, size: int | None) -> Iterator[Any]:
-    options: dict[str, Any] = {
-        "sep": _separator(source),
-        "index_col": False,
-        "skipinitialspace": True,
-    }
+    options: dict[str, Any] = {"index_col": False, "skipinitialspace": True}
+    options["sep"] = _separator(source)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         warnings.simplefilter("ignore", pd.errors.DtypeWarning)
@@ -274,11 +269,8 @@ def _text(source: Source, size: int | None) -> Iterator[Any]:
         sign = _decimal_sign(source, head.rename(columns=str.strip))
         options["dtype"] = None if sign == "." else str
         options["low_memory"] = size is not None
-        with (
-            _decoded(source) as text,
-            pd.read_csv(text, chunksize=size or sys.maxsize, **options) as reader,
-        ):
-            for piece in reader:
+        with _decoded(source) as text:
+            for piece in pd.read_csv(text, chunksize=size or sys.maxsize, **options):
                 yield piece if sign == "." else piece.apply(_translated, args=(sign, source))
 
 
@@ -319,7 +311,6 @@ def _decimal_sign(source: Source, head: Any) -> str:
     """
     # the first column and value that speak for ",", "." or either
     seen: dict[str, tuple[str, str]] = {}
-    codes = []
     for name, column in zip(head.columns, head.to_numpy(dtype=object).T, strict=True):
         values = [value.strip() for value in column if isinstance(value, str)]
         if max(map(len, values), default=0) > csv.field_size_limit():
@@ -331,13 +322,11 @@ def _decimal_sign(source: Source, head: Any) -> str:
         zero = next((value for value in values if value.startswith("0")), None)
         alike = len({len(value) for value in values}) == 1
         if zero is not None and alike and all(re.fullmatch(r"\d\d+", value) for value in values):
-            codes.append(
+            source.note(
                 f"column {name!r} is read as numbers, without zeros in front as in {zero}; "
                 f"--categorical {name} takes them as codes."
             )
-    sign = _decided(source, seen)
-    source.notes.extend(codes)
-    return sign
+    return _decided(source, seen)
 
 
 def _writing(value: str) -> str:
