@@ -22,6 +22,7 @@ from ..duality import Dual, DualRows, Local, best_multiplier
 from ..losses import Loss, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from ..progress import logger
+from .euclidean.newton import as_solution
 from .euclidean.order_two import JointObjective
 from .euclidean.order_two import descend as joint_descend
 from .exact import Method, Starts, constant_solution, verdict
@@ -66,46 +67,42 @@ class Linearised(Method):
     def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
-        """Return the solutions at every delta; local matrices are inverted once."""
-        start = None if starts is None else starts[0]
-        return minimise_linearised(problem, deltas, tol, max_iter, start)
-
-
-def minimise_linearised(
-    problem: Problem, deltas: Array, tol: float, max_iter: int, start: Solution | None = None
-) -> list[Solution]:
-    """Solve at every delta (descending), each from the solution before; A(x) is inverted once."""
-    loss, base = problem.loss, problem.constant[1]
-    X = Design(problem.X).dense()
-    # rows are centred where there is an intercept
-    center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
-    design = Design(X, None, center)
-    B = np.linalg.inv(problem.ball.cost.shape(X))
-    norm = Local(B, problem.weights)
-    solved: list[Solution] = []
-    last = start
-    for delta in deltas:
-        rows = dual_rows(problem.at(float(delta)), design, norm)
-        origin = origin_on_ray(rows, loss, B)
-        if origin is None:
-            solved.append(constant_solution(problem))
-            continue
-        if loss.pieces is not None:
-            last = _by_slopes(rows, B, loss.pieces, base, tol, max_iter)
-        else:
-            warm = None
-            if last is not None and last.multiplier > 0:
-                b = last.intercept + float(center @ last.coef)
-                warm = Origin(last.coef, b, last.multiplier)
-            last = _by_newton(rows, loss, warm or origin, base, tol, max_iter)
-            if warm and not last.converged:
-                # a warm start on a kink can leave no descent; a cold one rarely sits there
-                again = _by_newton(rows, loss, origin, base, tol, max_iter)
-                last = min(last, again, key=lambda solution: solution.objective)
-        last = replace(last, intercept=last.intercept - float(center @ last.coef))
-        solved.append(last)
-        logger.info("delta %.4g: %s", delta, last.message)
-    return solved
+        """Solve at every delta, each from the solution before; local matrices are inverted once."""
+        loss, base = problem.loss, problem.constant[1]
+        X = Design(problem.X).dense()
+        # rows are centred where there is an intercept
+        center = problem.weights @ X if problem.fit_intercept else np.zeros(X.shape[1])
+        design = Design(X, None, center)
+        B = np.linalg.inv(problem.ball.cost.shape(X))
+        norm = Local(B, problem.weights)
+        solved: list[Solution] = []
+        last = None if starts is None else starts[0]
+        for delta in deltas:
+            rows = dual_rows(problem.at(float(delta)), design, norm)
+            origin = origin_on_ray(rows, loss, B)
+            if origin is None:
+                solved.append(constant_solution(problem))
+                continue
+            if loss.pieces is not None:
+                last = _by_slopes(rows, B, loss.pieces, base, tol, max_iter)
+            else:
+                warm = None
+                if last is not None and last.multiplier > 0:
+                    b = last.intercept + float(center @ last.coef)
+                    warm = Origin(last.coef, b, last.multiplier)
+                last = _by_newton(rows, loss, warm or origin, base, tol, max_iter)
+                if warm and not last.converged:
+                    # a warm start on a kink can leave no descent; a cold one rarely sits there
+                    again = _by_newton(rows, loss, origin, base, tol, max_iter)
+                    last = min(last, again, key=lambda solution: solution.objective)
+            last = replace(
+                last,
+                intercept=last.intercept - float(center @ last.coef),
+                message=f"linearised feature map: {last.message}",
+            )
+            solved.append(last)
+            logger.info("delta %.4g: %s", delta, last.message)
+        return solved
 
 
 def _by_newton(
@@ -116,18 +113,7 @@ def _by_newton(
     objective = JointObjective(rows, loss)
     start = objective.start(origin.theta[:, None], np.array([origin.b]))
     run = joint_descend(objective, start, np.array([target]), max_iter)
-    gap, n_iter = float(run.gap[0]), int(run.n_iter[0])
-    return Solution(
-        coef=run.theta[:, 0],
-        intercept=float(run.b[0]),
-        multiplier=float(run.lam[0]),
-        objective=float(run.objective[0]),
-        gap=gap,
-        n_iter=n_iter,
-        converged=gap <= target,
-        message="linearised feature map: " + verdict(gap, target, n_iter),
-        dual=None if run.dual is None else run.dual[:, 0],
-    )
+    return as_solution(run, 0, run.theta[:, 0], float(run.b[0]), target)
 
 
 def _by_slopes(
@@ -176,7 +162,7 @@ def _by_slopes(
         gap=gap,
         n_iter=n_iter,
         converged=gap <= target,
-        message="linearised feature map: " + verdict(gap, target, n_iter),
+        message=verdict(gap, target, n_iter),
     )
 
 

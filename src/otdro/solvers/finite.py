@@ -67,24 +67,21 @@ class FiniteSupport(Method):
     def _solve_path(
         self, problem: Problem, deltas: Array, tol: float, max_iter: int, starts: Starts | None
     ) -> list[Solution]:
-        """Return the solutions at every delta, costs and pairs shared."""
-        return solve_deltas(problem, deltas, tol, max_iter)
-
-
-def solve_deltas(problem: Problem, deltas: Array, tol: float, max_iter: int) -> list[Solution]:
-    """Return the solutions at positive deltas: costs are computed once, pairs are kept on."""
-    if problem.constant[1] <= PRECISION**2 * max(float(np.abs(problem.y).max()), TINY):
-        # the constant fits every row wherever it is moved
-        return [constant_solution(problem)] * len(deltas)
-    finite, center, back = formulate(problem)
-    kept = _initial(finite)
-    solved = []
-    for delta in deltas:
-        point, kept = exchange(finite, float(delta), problem.constant, tol, max_iter, kept)
-        coef = back @ point.coef
-        solved.append(replace(point, coef=coef, intercept=float(point.intercept - center @ coef)))
-        logger.info("delta %.4g: %s", delta, point.message)
-    return solved
+        """Return the solutions: costs are computed once, pairs are kept from delta to delta."""
+        if problem.constant[1] <= PRECISION**2 * max(float(np.abs(problem.y).max()), TINY):
+            # the constant fits every row wherever it is moved
+            return [constant_solution(problem)] * len(deltas)
+        finite, center, back = formulate(problem)
+        kept = _initial(finite)
+        solved = []
+        for delta in deltas:
+            point, kept = exchange(finite, float(delta), problem.constant, tol, max_iter, kept)
+            coef = back @ point.coef
+            solved.append(
+                replace(point, coef=coef, intercept=float(point.intercept - center @ coef))
+            )
+            logger.info("delta %.4g: %s", delta, point.message)
+        return solved
 
 
 @dataclass(frozen=True, eq=False)
