@@ -280,22 +280,16 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         # a fit that fails leaves this estimator as it was
         fitted = type(self).__new__(type(self))
         fitted.__dict__ = {name: v for name, v in vars(self).items() if not _is_fitted(name)}
+        extra = {"sample_weight": sample_weight, "groups": groups}
+        extra |= {"support": support, "unlabelled": unlabelled}
         with shown(self.verbose), told_of_memory(X), watched():
-            fitted._fit(X, y, sample_weight, groups, support, unlabelled)
+            fitted._fit(X, y, extra)
         self.__dict__ = fitted.__dict__
         return self
 
-    def _fit(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any, support: Any, unlabelled: Any
-    ) -> None:
-        """Validate, choose the ball, solve, report, store."""
+    def _fit(self, X: Any, y: Any, extra: dict[str, Any]) -> None:
+        """Validate, choose the ball, solve, report, store; ``extra`` is what comes beside X, y."""
         loss = losses.resolve(self.loss, self._task)
-        extra = {
-            "sample_weight": sample_weight,
-            "groups": groups,
-            "support": support,
-            "unlabelled": unlabelled,
-        }
         stream = open_stream(self, X, y, loss, extra) if in_chunks(X) else None
         if stream is None:
             fitted = self._fit_rows(*self._checked(X, y, loss, extra))
@@ -503,10 +497,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             self.ball_ = replace(choice.ball, cost=cost)
         self.cost_ = self.ball_.cost
         self.delta_ = float(choice.ball.delta)
-        coef = np.concatenate([np.atleast_2d(s.coef) for s in solutions])
-        intercept = np.concatenate([np.atleast_1d(s.intercept) for s in solutions])
-        self.coef_: Array = beside(coef, problems[0].X) if problems else coef
-        self.intercept_: Any = beside(intercept, problems[0].X) if problems else intercept
+        coef = np.vstack([s.coef for s in solutions])
+        intercept = np.hstack([s.intercept for s in solutions])
+        self.coef_: Array = beside(coef, targets.sample.X)
+        self.intercept_: Any = beside(intercept, targets.sample.X)
         self.multiplier_ = _float_or_array([s.multiplier for s in solutions])
         self.empirical_risk_ = _float_or_array(fitted.risks)
         self.robust_risk_ = _float_or_array([s.objective for s in solutions])

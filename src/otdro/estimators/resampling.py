@@ -258,13 +258,13 @@ class HeldOut:
         return confusion_matrix(self.target, self.predicted, labels=labels, sample_weight=weights)
 
 
-def held_out(model: Any, rows: TrainingRows | None = None) -> HeldOut | None:
+def held_out(model: Any) -> HeldOut | None:
     """Return the held-out rows of a fitted estimator of otdro.
 
     They are those of the folds that chose delta or the cost, at what they chose; else of five folds
     at the fitted cost and delta. None where the rows of the fit are gone, or too few.
     """
-    rows = training_rows(model) if rows is None else rows
+    rows = training_rows(model)
     if rows is None:
         return None
     tested = getattr(getattr(model, "path_", None), "out_of_fold", None)

@@ -46,9 +46,11 @@ def attacked_columns(model: Any) -> Array:
     """Return the part (d,) of an adversary's budget that goes into each column.
 
     Of several scores it is that of the difference of two of the largest dual norm. Zeros where no
-    move changes a score.
+    move changes a score, and for costs that are no norm.
     """
     w = score_vectors(np.atleast_2d(numpy(model.coef_)))
+    if not (model.cost_.is_norm and model.delta_ > 0):
+        return np.zeros(w.shape[1])
     k = int(np.argmax(model.cost_.dual_norm(w)))
     return column_parts(w[[k]], model.cost_)[0]
 
@@ -164,22 +166,19 @@ def summarise(model: Any, refits: int, random_state: Any, n_jobs: int | None) ->
     rows = training_rows(model)
     names = named(getattr(model, "feature_names_in_", None), None, model.n_features_in_)
     coef = np.atleast_2d(numpy(model.coef_))
-    scale, interval, tested = training_scale(model), None, None
+    scale, interval, tested = training_scale(model), None, held_out(model)
     notes: list[str] = []
     if rows is None:
         notes.append(
             "the training rows are not saved with a model: intervals and held-out rows are those "
             "of a model that was fitted to rows in memory."
         )
-    else:
-        tested = held_out(model, rows)
-        if refits and model._support_given:
-            notes.append("refits do not know the support of the fit: there are no intervals.")
-        elif refits:
-            collected = rows.bootstrap(model).collect(_coefficients, refits, random_state, n_jobs)
-            interval = np.quantile(collected, ENDS, axis=0)
-    norm = bool(model.cost_.is_norm)
-    shares = attacked_columns(model) if norm and model.delta_ > 0 else np.zeros(len(names))
+    elif refits and model._support_given:
+        notes.append("refits do not know the support of the fit: there are no intervals.")
+    elif refits:
+        collected = rows.bootstrap(model).collect(_coefficients, refits, random_state, n_jobs)
+        interval = np.quantile(collected, ENDS, axis=0)
+    shares = attacked_columns(model)
     order = np.argsort(-shares, kind="stable")
     classes = getattr(model, "classes_", None)
     return Summary(
@@ -214,10 +213,8 @@ def _facts(
         units = units_of(column_groups(None, names), coef, None, scale, model.cost_)
         words = units.in_words(delta, order)
     facts = [("model", f"{type(model).__name__}, {type(model.loss_).__name__} loss")]
-    size = f"{len(names)} columns"
-    if rows is not None:
-        size = f"{len(rows.y)} rows, {size}"
-    facts.append(("fitted to", size))
+    size = "" if rows is None else f"{len(rows.y)} rows, "
+    facts.append(("fitted to", f"{size}{len(names)} columns"))
     classes = getattr(model, "classes_", None)
     if classes is not None:
         counts = [str(c) if rows is None else f"{c} {int((rows.y == c).sum())}" for c in classes]

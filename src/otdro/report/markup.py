@@ -61,15 +61,10 @@ def name(value: Any) -> Html:
 
 def number(value: Any) -> str:
     """Return three significant digits; an infinite value is a sign."""
-    value = float(value)
-    if np.isnan(value):
-        return "–"
-    if np.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:.3g}"
+    text = f"{float(value):.3g}"
     if "e+" in text and abs(value) < MOST_WRITTEN:
         text = f"{float(text):,.0f}"
-    return text.replace("-", "−")
+    return text.replace("-", "−").replace("nan", "–").replace("inf", "∞")
 
 
 def percent(value: Any) -> str:
@@ -125,8 +120,8 @@ def bar(share: float, text: str) -> Html:
 
 def json_script(value: Any) -> str:
     """Return JSON that no HTML parser can leave early."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    # all that is not ASCII is escaped by json
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def rounded(values: Any, digits: int = 5) -> Any:
