@@ -13,6 +13,7 @@ from .. import inspection
 from ..comparison import OWN, Score, standard_error
 from ..costs import Cost
 from ..costs.table import CostTable, named, shorten
+from ..inspection.auditing import RARE
 from ..inspection.summary import DriftTable
 from ..radius.grid import over_classes
 from ..radius.profile import theory_delta
@@ -34,8 +35,6 @@ POINTS = 201
 #: Bars that a picture can hold: of prices the most expensive and the cheapest, of drifts the
 #: columns that moved farthest.
 MOST = 30
-#: A column whose p-value, times the number of columns, is below this is drawn in colour.
-LEVEL = 0.05
 
 
 class Display:
@@ -652,7 +651,7 @@ class DriftDisplay(Display):
     def _draw(self) -> None:
         """Draw one bar per column."""
         table, order = self.table, self.table.order()[:MOST]
-        beyond = table.p_value[order] * len(table) < LEVEL
+        beyond = table.p_value[order] * len(table) < RARE
         colours = [OURS if is_beyond else FAINT for is_beyond in beyond]
         names = [table.label(j) for j in order]
         self.bars_ = bars(self.ax_, names, table.distance[order], color=colours)

@@ -34,8 +34,7 @@ WIDEST = 1.8
 NARROWEST = 0.4
 
 
-@dataclass(frozen=True, eq=False)
-class Plane:
+class Plane(NamedTuple):
     """A plane through ``origin`` (d,) with orthonormal ``directions`` (d, 2) and their labels."""
 
     origin: Array
