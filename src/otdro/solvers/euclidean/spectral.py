@@ -34,8 +34,6 @@ Array = NDArray[Any]
 LEAST_SQUARE = 1e-9
 #: The least remainder, relative to ||y||^2, that survives squaring the spectrum.
 LEAST_REMAINDER = 1e-6
-#: A remainder below this, relative to ||y||^2, is rounding: the data can be interpolated.
-INTERPOLATED = 1e-12
 #: A pull beyond the budget by more than this, relative, is rounding of the residuals.
 ROUNDING = 1e-9
 TINY = np.finfo(float).tiny
@@ -65,7 +63,8 @@ class Spectrum:
         rest = y - U @ q
         rest -= U @ (U.T @ rest)
         perp, size = float(rest @ rest), float(y @ y)
-        return cls(D, V, numpy(q), perp if perp > INTERPOLATED * size else 0.0, size)
+        # a remainder of rounding: the data can be interpolated
+        return cls(D, V, numpy(q), perp if perp > EQUAL * size else 0.0, size)
 
     @classmethod
     def from_gram(cls, design: Design, y: Array, weights: Array) -> Spectrum | None:

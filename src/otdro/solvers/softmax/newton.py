@@ -30,8 +30,7 @@ from ..euclidean.newton import Coordinates, subsample
 from ..euclidean.order_one import TINY, Batch, descend
 from ..euclidean.order_two import ROUGH_STEPS, ROUGH_TOL
 from ..exact import Method, Starts, ahead, same_factor, verdict
-from .penalty import PairMove, PairPenalty, Quadratic, corrected, pair_penalty
-from .rows import SoftmaxRows, inner
+from .pairs import PairMove, PairPenalty, Quadratic, SoftmaxRows, corrected, inner, pair_penalty
 
 Array = NDArray[Any]
 

@@ -24,8 +24,7 @@ from ...problem import Ball, Solution
 from ..euclidean.order_one import TINY, Batch
 from ..exact import verdict
 from ..softmax.newton import PairLine, PairProblems, SoftmaxStart, SoftmaxZero, minimise, origin
-from ..softmax.penalty import RoundPairs, Unpenalised, corrected
-from ..softmax.rows import SoftmaxRows
+from ..softmax.pairs import RoundPairs, SoftmaxRows, Unpenalised, corrected
 from .newton import in_one_pass
 from .stream import Reading, Stream
 
