@@ -41,6 +41,7 @@ from ..comparison import (
     verdict,
 )
 from ..costs.table import Grid, cost_name
+from ..design import WRITTEN_UP_TO
 from ..estimators.columns import ColumnGroups
 from ..estimators.summary import cost_in_words
 from ..files import replacing
@@ -64,8 +65,6 @@ from .options import (
 from .preparing import Array, Prepared
 from .reading import PIECE, Source, pieces, required_numbers
 
-#: Features above which the directions of a cost are not computed: they take the cube of it.
-WIDE = 2_000
 #: Training rows of a split of the demo.
 TRAIN = 60
 #: Rows and columns of the simulated table of the demo.
@@ -298,7 +297,8 @@ def directions(
     column of categories: its indicators sum to one, so that only directions in which they sum to
     zero are moves.
     """
-    if cost.matrix is None or len(features.names) > WIDE:
+    # directions take the cube of the features
+    if cost.matrix is None or len(features.names) > WRITTEN_UP_TO:
         return {}
     found = features.directions(cost, scale)
     priced = [
