@@ -765,7 +765,7 @@ class Local:
         C = [self._blend(part) for part in parts]
         return np.array(
             [
-                _budget_root(g[:, j], dg[:, j], [c[j] for c in C], float(delta[j]))
+                first_within(g[:, j], dg[:, j], [c[j] for c in C], float(delta[j]))
                 for j in range(len(delta))
             ]
         )
@@ -784,31 +784,22 @@ def _quadratic(C: Array, g: Array) -> float:
         return np.inf if g.any() else 0.0
 
 
-def _budget_root(g: Array, dg: Array, C: list[Array], delta: float) -> float:
-    """Return an eta near the least with g(eta)'C(eta)^-1 g(eta) <= delta, C quadratic in eta."""
+def first_within(g: Array, dg: Array, C: list[Array], delta: float) -> float:
+    """Return an eta >= 0 near the least with g(eta)'C(eta)^-1 g(eta) <= delta, or inf.
 
-    def budget(eta: float) -> tuple[float, float]:
+    g is linear and C quadratic in eta; by Newton steps.
+    """
+    eta = 0.0
+    for _ in range(TRIES + 1):
         now = g + eta * dg
         try:
             q = np.linalg.solve(C[0] + eta * C[1] + eta**2 * C[2], now)
         except np.linalg.LinAlgError:
-            return np.inf, 0.0
-        fall = -2 * float(dg @ q) + float(q @ (C[1] + 2 * eta * C[2]) @ q)
-        return float(now @ q), fall
-
-    return first_within(budget, delta)
-
-
-def first_within(budget: Callable[[float], tuple[float, float]], delta: float) -> float:
-    """Return an eta >= 0 near the least with a budget of at most delta, by Newton steps, or inf.
-
-    ``budget`` returns the value at an eta, and how fast it falls there.
-    """
-    eta = 0.0
-    for _ in range(TRIES + 1):
-        value, fall = budget(eta)
+            return np.inf
+        value = float(now @ q)
         if value <= delta:
             return eta
+        fall = -2 * float(dg @ q) + float(q @ (C[1] + 2 * eta * C[2]) @ q)
         if not (fall > 0 and np.isfinite(value)):
             return np.inf
         # slightly beyond: where the budget is met to rounding the next step would be zero

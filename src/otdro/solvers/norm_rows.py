@@ -50,21 +50,27 @@ class NormStep(NamedTuple):
 
 
 class NormLine:
-    """Slacks around points; ``matrix`` (d + 1, d + 1, B) is what they add to the Hessian."""
+    """Slacks around points, by their gradients (K, d + 1) in (theta, t), the same everywhere.
+
+    ``matrix`` (d + 1, d + 1, B) is what they add to the Hessian.
+    """
 
     matrix: Array
 
-    def __init__(self, at: NormPoint) -> None:
+    def __init__(self, at: NormPoint, gradients: Array) -> None:
         self.at = at
         self.steep = at.price / at.slack
+        self.gradients = gradients
+        each = [(gradients.T * steep) @ gradients for steep in self.steep.T]
+        self.matrix = np.stack(each, axis=-1)
 
     def force(self, aim: Array) -> Array:
-        """Return what the slacks add to the gradient in (theta, t)."""
-        raise NotImplementedError
+        """Return what the slacks add to the gradient in (theta, t), -sum (aim/c) grad c."""
+        return np.asarray(-self.gradients.T @ (aim / self.at.slack))
 
     def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
         """Return dc of the slacks and the moves of the bounds that belong to one of (theta, t)."""
-        raise NotImplementedError
+        return self.gradients @ move, self.at.bounds
 
     def step(self, move: Array, aim: Array) -> NormStep:
         """Return dc and dp = aim/c - p - (p/c) dc, and the moves of the bounds."""
@@ -118,7 +124,8 @@ class _Round(NormLine):
     """t - ||theta||^2/t around points."""
 
     def __init__(self, theta: Array, at: NormPoint) -> None:
-        super().__init__(at)
+        self.at = at
+        self.steep = at.price / at.slack
         v = theta / at.t
         square = np.einsum("db,db->b", v, v)
         self.gradient = np.append(-2 * v, (1 + square)[None], axis=0)
@@ -155,25 +162,7 @@ class FaceRows(NormRows):
 
     def linearised(self, theta: Array, at: NormPoint) -> NormLine:
         """Return the slacks: they are linear."""
-        return _Faces(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1))
-
-
-class _Faces(NormLine):
-    """Slacks by their gradients (K, d + 1) in (theta, t), the same everywhere."""
-
-    def __init__(self, at: NormPoint, gradients: Array) -> None:
-        super().__init__(at)
-        self.gradients = gradients
-        each = [(gradients.T * steep) @ gradients for steep in self.steep.T]
-        self.matrix = np.stack(each, axis=-1)
-
-    def force(self, aim: Array) -> Array:
-        """Return -sum (aim/c) grad c."""
-        return np.asarray(-self.gradients.T @ (aim / self.at.slack))
-
-    def moves(self, move: Array, aim: Array) -> tuple[Array, Array]:
-        """Return grad c move."""
-        return self.gradients @ move, self.at.bounds
+        return NormLine(at, np.append(-self.normals, np.ones((len(self.normals), 1)), 1))
 
 
 class SumRows(NormRows):
@@ -204,7 +193,8 @@ class _Bounded(NormLine):
     """
 
     def __init__(self, at: NormPoint) -> None:
-        super().__init__(at)
+        self.at = at
+        self.steep = at.price / at.slack
         d = len(self.steep) // 2
         above, below = self.steep[:d], self.steep[d:-1]
         self.D = above + below

@@ -13,7 +13,7 @@ are an object with four methods, so that each method keeps the linear algebra th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,25 +25,7 @@ Array = NDArray[Any]
 #: The share of the way to the boundary that a step takes.
 SHORT_OF = 0.995
 
-Step = TypeVar("Step")
 Iterate = TypeVar("Iterate")
-
-
-class NewtonEquations(Protocol[Step]):
-    """Newton's equations of an interior-point method at one iterate, or at those of a batch."""
-
-    @property
-    def mean(self) -> Any:
-        """The mean product of slacks and multipliers."""
-
-    def step(self, mu: Any, last: Step | None = None, length: Any = 1.0) -> Step:
-        """Return the step to products ``mu``, corrected by the products of a last step."""
-
-    def longest(self, step: Step) -> Any:
-        """Return the largest multiple of a step that leaves nothing negative."""
-
-    def mean_after(self, step: Step, length: Any) -> Any:
-        """Return the mean product after ``length`` times a step."""
 
 
 def longest(*pairs: tuple[Array, Array]) -> float:
@@ -52,7 +34,7 @@ def longest(*pairs: tuple[Array, Array]) -> float:
     return 1 / fastest if fastest > 0 else np.inf
 
 
-def corrected_step(equations: NewtonEquations[Step], least: float = 0.0) -> Step:
+def corrected_step(equations: Any, least: float = 0.0) -> Any:
     """Return Mehrotra's step: towards products 0, then to the products that this step allows.
 
     The aim is the mean product times the cube of the share that the first step leaves, ``least``
