@@ -257,7 +257,7 @@ def worst_risk(
     w = ball.gain(w)
     if np.max(w) == 0:
         return Dual(plain, 0.0)
-    if ball.order == 1:
+    if ball.order == 1 and (ball.delta > 0 or np.isfinite(loss.lipschitz)):
         require_lipschitz(loss)
         lam = loss.lipschitz * float(np.max(w))
         return Dual(plain + ball.delta * lam, lam)
@@ -584,8 +584,15 @@ def local_threshold(zero: ZeroModel, weights: Array, B: Array) -> tuple[float, A
     """Return g'E[a^2 B]^-1 g for matrices B of shape (n, d, d), and the direction E[a^2 B]^-1 g."""
     n, d = len(B), len(zero.pull)
     mean = ((weights * zero.a**2) @ B.reshape(n, -1)).reshape(d, d)
-    direction = np.linalg.solve(mean, zero.pull)
-    return float(zero.pull @ direction), direction
+    # in units of the columns; singular where every slope is 0, and then g is 0 as well
+    unit = np.sqrt(np.diagonal(mean))
+    unit = np.where(unit > 0, unit, 1.0)
+    g = zero.pull / unit
+    scaled = mean / unit[:, None] / unit
+    u = np.linalg.lstsq(scaled, g)[0]
+    # a pull outside of the range of E[a^2 B] gains at any delta
+    lost = np.linalg.norm(g - scaled @ u) > np.sqrt(np.finfo(float).eps) * np.linalg.norm(g)
+    return np.inf if lost else float(g @ u), u / unit
 
 
 def _slopes(

@@ -195,7 +195,7 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
         B = np.linalg.inv(cost.shape(Design(sample.X).dense()))
         zeros = [_zero(sample.problem(y, Ball(cost, 0.0, 2))) for y in sample.ys]
         top = max(local_threshold(zero, sample.weights, B)[0] for zero in zeros)
-        return (top or 1.0) * np.geomspace(1, SPAN, LOCAL_SIZE)
+        return (top if 0 < top < np.inf else 1.0) * np.geomspace(1, SPAN, LOCAL_SIZE)
     span = np.geomspace(1, SPAN**order, SIZE)
     if not (cost.is_norm and everywhere):
         return (_mean_price(sample, cost, order) or 1.0) * span

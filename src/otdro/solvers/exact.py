@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ..arrays import library, numpy, pick, place
+from ..arrays import library, namespace, numpy, pick, place
 from ..costs import Norm, is_function
 from ..design import model_scores
 from ..duality import require_lipschitz, worst_risk
@@ -256,7 +256,7 @@ class Exact(Solver):
                 for problem in problems
             ]
             starts = self.solve(fixed, deltas, starts, tols=tols)
-        paths = chosen.solve(problems, deltas, tols, self.max_iter, starts)
+        paths = self._attempted(chosen, problems, deltas, starts, tols)
         if chosen.reaches == 0:
             return paths
         for problem, tol, path in zip(problems, tols, paths, strict=True):
@@ -264,9 +264,40 @@ class Exact(Solver):
                 if not solution.converged:
                     # the method for any gap, if its gap is smaller
                     at, radius = problem.at(float(deltas[k])), deltas[k : k + 1]
-                    [[other]] = method(at).solve([at], radius, [tol], self.max_iter, [[solution]])
+                    [[other]] = self._attempted(method(at), [at], radius, [[solution]], [tol])
                     path[k] = min(solution, other, key=lambda each: each.gap)
         return paths
+
+    def _attempted(
+        self,
+        chosen: Method,
+        problems: list[Problem],
+        deltas: Array,
+        starts: Sequence[Starts] | None,
+        tols: list[float],
+    ) -> list[list[Solution]]:
+        """Return the solutions of a method, where its numbers fail the constant model, unproven.
+
+        Steps that overflow lose the comparisons that would accept them, and a gap that is not a
+        number proves nothing: floating point warnings on the way say no more than the gap.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                paths = chosen.solve(problems, deltas, tols, self.max_iter, starts)
+        except np.linalg.LinAlgError:
+            if len(problems) == 1:
+                return [[_unproven(problems[0].at(float(delta))) for delta in deltas]]
+            return [
+                self._attempted(chosen, [problem], deltas, starts and [starts[p]], [tols[p]])[0]
+                for p, problem in enumerate(problems)
+            ]
+        return [
+            [
+                solution if _is_finite(solution) else _unproven(problem.at(float(delta)))
+                for solution, delta in zip(path, deltas, strict=True)
+            ]
+            for problem, path in zip(problems, paths, strict=True)
+        ]
 
     def _plain(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
         """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""
@@ -276,7 +307,7 @@ class Exact(Solver):
         plain = replace(problem, ball=replace(ball, cost=euclidean, order=order), support=None)
         near = None if start is None else [[start]]
         chosen, zero = method(plain), np.zeros(1)
-        [[found]] = chosen.solve([plain], zero, [tol], self.max_iter, near)
+        [[found]] = self._attempted(chosen, [plain], zero, near, [tol])
         if not ball.cost.is_norm or problem.finite or problem.loss.outputs > 1:
             return found
         z = model_scores(problem.X, found.coef, found.intercept)
@@ -457,6 +488,25 @@ def constant_solution(problem: Problem) -> Solution:
         converged=True,
         message="the constant model is optimal at this delta",
     )
+
+
+def _unproven(problem: Problem) -> Solution:
+    """Return the constant model, of which nothing is proved."""
+    d, outputs = problem.X.shape[1], problem.loss.outputs
+    return replace(
+        constant_solution(problem),
+        coef=np.zeros(d if outputs == 1 else (outputs, d)),
+        gap=np.inf,
+        converged=False,
+        message="the columns differ too much in scale: no step could be computed",
+    )
+
+
+def _is_finite(solution: Solution) -> bool:
+    """Whether coefficients, intercept and risk are numbers."""
+    xp = namespace(solution.coef)
+    finite = bool(xp.all(xp.isfinite(solution.coef)))
+    return finite and bool(np.all(np.isfinite(solution.intercept)) and np.isfinite(solution.objective))
 
 
 def ahead(deltas: Array) -> float:

@@ -73,6 +73,8 @@ CG_RTOL = 0.1
 #: Steps of conjugate gradients at most.
 CG_STEPS = 200
 
+#: Times that slopes are balanced without the rows whose slopes vanish in the limit.
+BALANCINGS = 10
 #: The least number that is divided by: what it divides can still be squared.
 TINY = 1e-100
 
@@ -543,36 +545,75 @@ class PenalisedRisk:
         They are shifted by a multiple of D until they sum to zero, then moved along D z'theta to
         where their pull has the size rho; where that does not help they are scaled.
         """
+        # delta is the same for all problems
+        if not self.rho.any():
+            return self._lower_bound_without_penalty(x)
         a, growth = x.slope, x.curvature * (x.z - factor_of(x.b, x.z))
         if self.data.fit_intercept:
             mass = np.maximum(self.data.mean(x.curvature), TINY)
             a = a - factor_of(self.data.mean(a) / mass, a) * x.curvature
             growth = growth - factor_of(self.data.mean(growth) / mass, a) * x.curvature
-        B, free = len(self.rho), self.rho == 0
+        B = len(self.rho)
         both = namespace(a).concat([self.data.weights * a, self.data.weights * growth], axis=1)
         # one product for all columns takes little longer than for half of them
         pulls = self.data.rows.problems(np.tile(np.arange(B), 2)).adjoint(both)
         g, dg = pulls[:, :B], pulls[:, B:]
         size = norms(g)
         eta = feasible_growth(size**2 - self.rho**2, dots(g, dg), dots(dg, dg), outward=True)
-        grown = np.isfinite(eta) & ~free
+        grown = np.isfinite(eta)
         eta = np.where(grown, eta, 0.0)
         # squares of columns of different scales lose digits: what the move leaves is measured anew
         left = np.maximum(norms(g + eta * dg), TINY)
-        kappa = np.where(
-            free, 1.0, np.where(grown, np.minimum(1.0, self.rho / left), self.rho / left)
-        )
+        kappa = np.where(grown, np.minimum(1.0, self.rho / left), self.rho / left)
         a = factor_of(kappa, a) * (a + factor_of(eta, a) * growth)
         conjugate = self.data.loss.conjugate(a, self.data.y[:, None])
         # a row without weight may have any slope
         value = -self.data.mean(namespace(a).where(self.data.weights > 0, conjugate, 0.0))
-        # without a penalty Z'(pi a) = 0 holds to rounding only; its price is |Z'(pi a)| |theta|
-        value = value - np.where(free, size * x.w, 0.0)
         proves = ~np.isnan(value)
         if self.data.fit_intercept:
             # rows without curvature cannot be shifted to where the slopes sum to zero
             proves &= np.abs(self.data.mean(a)) <= BALANCED * self.data.mean(abs(a))
         return np.maximum(np.where(proves, value, 0.0), 0.0)
+
+    def _lower_bound_without_penalty(self, x: Points) -> Array:
+        """Return a bound (B,) below the mean loss of every model, however large.
+
+        Slopes a with Z'(pi a) = 0 that sum to zero prove -E l*(a). Those at x, continued along a
+        Newton step, are such slopes. Where the least risk is at infinity, the slopes of some rows
+        leave the domain of l* on the way; they become 0, those of the limit, and the others are
+        balanced without them.
+        """
+        data, theta = self.data, np.zeros_like(x.theta)
+        wide = data.rows.d > DENSE_UP_TO
+        one, rho = np.ones_like(self.rho), np.zeros_like(self.rho)
+        xp, used = namespace(x.slope), data.weights > 0
+        for _ in range(BALANCINGS):
+            s = data.mean(x.slope) * data.fit_intercept
+            if wide:
+                dz = _by_products(self, x, s)[2]
+            else:
+                g = data.rows.adjoint(data.weights * x.slope)
+                step, db = newton_step(_matrices(self, x), g, s, theta, rho, one)
+                dz = data.rows.scores(step) + factor_of(db, data.y)
+            a = x.slope + x.curvature * dz
+            conjugate = xp.where(used, data.loss.conjugate(a, data.y[:, None]), 0.0)
+            outside = ~xp.isfinite(conjugate)
+            if not outside.any():
+                break
+            x = replace(
+                x,
+                slope=xp.where(outside, 0.0, x.slope),
+                curvature=xp.where(outside, 0.0, x.curvature),
+            )
+        size = norms(data.rows.adjoint(data.weights * a))
+        squares = data.mean(a**2) * data.mean(data.rows.squared_norms()[:, None] + 0.0 * a)
+        # to rounding, whose price is |Z'(pi a)| |theta|; steps of many columns leave more than that,
+        # and their bound is of models up to the size of this one
+        proves = (size <= BALANCED * np.sqrt(squares)) | wide
+        if data.fit_intercept:
+            proves &= np.abs(data.mean(a)) <= BALANCED * data.mean(abs(a))
+        value = -data.mean(conjugate) - size * x.w
+        return np.maximum(np.where(proves & np.isfinite(value), value, 0.0), 0.0)
 
 
 def newton_step(
