@@ -22,6 +22,48 @@ KEPT = {
         seed=490, n=15, d=5, scale=0.1, offset=1000.0, sparse=True, loss="squared", cost="linf",
         order=2, delta=1e-320, fit_intercept=False, price=1.0,
     ),
+    "a gap of 0 at an excess of 1.6e-3: the least risk is at infinity": Case(
+        seed=757, n=5, d=1, uneven=1.0, integer=True, delta=0.0, fit_intercept=False,
+    ),
+    "the same with an intercept and sparse rows": Case(
+        seed=5083, n=28, d=1, scale=1e-08, uneven=1.0, integer=True, sparse=True, cost="linf",
+        delta=0.0,
+    ),
+    "the same in fewer dimensions than columns": Case(
+        seed=11, n=11, d=10, scale=1e11, duplicated=True, constant_column=True,
+        cost="Association", delta=0.0, fit_intercept=False,
+    ),
+    "a LinAlgError where all slopes are 0 under a feature map": Case(
+        seed=0, n=20, d=1, uneven=4.0, duplicated=True, integer=True, constant_column=True,
+        separable=True, sparse=True, weights="zeros", loss="absolute", cost="feature map",
+        delta=1e-8,
+    ),
+    "a LinAlgError where features are 1e26": Case(
+        seed=7, n=8, d=8, scale=1e7, offset=1e6, uneven=1.0, duplicated=True, integer=True,
+        constant_column=True, sparse=True, weights="uneven", loss="hinge", cost="feature map",
+        order=2, delta=1.0, fit_intercept=False,
+    ),
+    "the risk of a plain squared fit was refused at order 1": Case(
+        seed=1, n=10, d=1, offset=1.0, duplicated=True, integer=True, constant_column=True,
+        loss="squared", cost="mahalanobis", order=1, delta=0.0,
+    ),
+    "a mean loss of 2,278 above a risk of .54: the intercept lost digits": Case(
+        seed=81, n=17, d=5, scale=100.0, offset=1e6, duplicated=True, integer=True, loss="huber",
+        cost="graph", order=1, delta=1e-3,
+    ),
+    "40 s of cutting planes that no longer lowered the gap": Case(
+        seed=3, n=3, d=11, scale=1e11, offset=1e3, uneven=4.0, duplicated=True,
+        constant_column=True, sparse=True, weights="zeros", loss="quantile", cost="Eigen",
+        delta=1e-8, fit_intercept=False, price=1.0,
+    ),
+    "a slack of 0 in a logarithm under a label price": Case(
+        seed=1, n=2, d=1, offset=1e6, duplicated=True, integer=True, constant_column=True,
+        sparse=True, weights="far apart", cost="mahalanobis", price=1.0,
+    ),
+    "0 divided by 0 in a stopped search under a label price": Case(
+        seed=32, n=3, d=3, scale=0.1, offset=1e6, uneven=1.0, duplicated=True, sparse=True,
+        weights="zeros", loss="squared_hinge", cost="Blend", order=2, delta=1e-3, price=1.0,
+    ),
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ from ..design import Design, column_scale, model_scores
 from ..duality import zero_model
 from ..losses import Loss
 from ..pairs import unlabelled_rows
-from ..problem import Ball, Problem, Sample
+from ..problem import Ball, Problem, Sample, Solution
 from ..progress import logger, shown, watched
 from ..radius import Choice, ConfidenceRegion, Settings, choose, confidence_region
 from ..radius.checks import (
@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 T = TypeVar("T")
 
+#: Mean losses above the risk by this much, relative to 1 and the risk, are more than rounding.
+LOST = 1e-9
 #: A mean loss above this share of the constant model's is hardly better than it.
 LEARNED = 0.99
 #: The path reaches a thousandth of its largest delta: columns farther apart have none in common.
@@ -362,14 +364,15 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             )
         choice = choose(sample, solver, settings)
         problems = [sample.problem(y, choice.ball) for y in sample.ys]
-        risks = []
+        risks, solutions = [], []
         for problem, solution in zip(problems, choice.solutions, strict=True):
             risk = solution.mean_loss
             if risk is None:
                 z = model_scores(sample.X, solution.coef, solution.intercept)
                 risk = float(problem.weights @ problem.loss.value(z, problem.y))
             risks.append(risk)
-        return Fitted(targets, choice, risks, problems)
+            solutions.append(_at_least(solution, risk))
+        return Fitted(targets, replace(choice, solutions=solutions), risks, problems)
 
     def _fit_chunks(self, stream: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
         """Return the fit to rows in chunks: in memory where all rows are kept there."""
@@ -827,3 +830,22 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, bal
         raise ValueError(f"labels must be {words} here, got {np.unique(labels)[:5].tolist()}.")
     problem = Problem(X, y, full(len(y), 1 / len(y), y), loss, ball)
     return risk_of_scores(problem, B, z).risk if reads else robust_risk_of(problem, B, b)
+
+
+def _at_least(solution: Solution, mean_loss: float) -> Solution:
+    """Return the solution with no smaller a risk than its mean loss on the rows as given.
+
+    The gap is proved in the coordinates of the solver. Where columns are very far from 0, the
+    intercept in the units of X has lost digits that the scores need.
+    """
+    lost = mean_loss - solution.objective
+    if not (np.isfinite(solution.gap) and lost > LOST * (1 + abs(solution.objective))):
+        return solution
+    return replace(
+        solution,
+        objective=mean_loss,
+        gap=solution.gap + lost,
+        converged=False,
+        message=f"the columns are so far from 0 that the intercept has lost digits: the mean loss "
+        f"is {mean_loss:.3g}, against {solution.objective:.3g} on centred columns",
+    )

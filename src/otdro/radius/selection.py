@@ -305,11 +305,12 @@ class RowsInFolds:
         return [path[0] for path in self.solver.solve(problems, [ball.delta], near)]
 
 
+@np.errstate(all="ignore")
 def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     """Return the ball that the settings ask for, around rows in memory.
 
     Rows in very small or large units are measured in others inside, so that the choice does not
-    depend on them.
+    depend on them. Criteria that overflow are not chosen: floating point warnings say no more.
     """
     tried = cost_candidates.resolve(settings.cost, sample.X)
     order = resolve_order(settings.order, sample.loss, tried.cost)

@@ -506,7 +506,9 @@ def _is_finite(solution: Solution) -> bool:
     """Whether coefficients, intercept and risk are numbers."""
     xp = namespace(solution.coef)
     finite = bool(xp.all(xp.isfinite(solution.coef)))
-    return finite and bool(np.all(np.isfinite(solution.intercept)) and np.isfinite(solution.objective))
+    return finite and bool(
+        np.all(np.isfinite(solution.intercept)) and np.isfinite(solution.objective)
+    )
 
 
 def ahead(deltas: Array) -> float:

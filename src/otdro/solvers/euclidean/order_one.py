@@ -607,8 +607,8 @@ class PenalisedRisk:
             )
         size = norms(data.rows.adjoint(data.weights * a))
         squares = data.mean(a**2) * data.mean(data.rows.squared_norms()[:, None] + 0.0 * a)
-        # to rounding, whose price is |Z'(pi a)| |theta|; steps of many columns leave more than that,
-        # and their bound is of models up to the size of this one
+        # to rounding, whose price is |Z'(pi a)| |theta|; steps of many columns leave more, and
+        # their bound is of models up to the size of this one
         proves = (size <= BALANCED * np.sqrt(squares)) | wide
         if data.fit_intercept:
             proves &= np.abs(data.mean(a)) <= BALANCED * data.mean(abs(a))
