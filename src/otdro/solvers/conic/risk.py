@@ -86,12 +86,7 @@ class Smooth:
     slope: float = 1.0
     kappa: float = 0.0
 
-    @property
-    def conjugate(self) -> Smooth:
-        """The curve itself."""
-        return self
-
-    def bend(self, alpha: Array, slack: Array) -> tuple[Array, Array]:
+    def conjugate(self, alpha: Array, slack: Array) -> tuple[Array, Array]:
         """Return the score z at which dl/dz = alpha, and dz/dalpha."""
         room = (self.slope * slack[1], self.slope * slack[0])
         z = self.source.score_at(self.slope * alpha, self.y, room)

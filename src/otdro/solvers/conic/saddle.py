@@ -12,7 +12,7 @@ Sample rows have A = diag(o) Z; a norm of theta and the sign constraints on xi a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -63,11 +63,8 @@ class Map(Protocol):
         """Return some rows of A."""
 
 
-class Conjugate(Protocol):
-    """A convex function phi of the multiplier of each row."""
-
-    def bend(self, alpha: Array, slack: Array) -> tuple[Array, Array]:
-        """Return phi' and phi'' at alpha, whose distances to hi and lo are ``slack``."""
+#: phi' and phi'' at the multipliers alpha of rows, whose distances to hi and lo are given.
+Conjugate = Callable[[Array, Array], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +75,8 @@ class Rows:
     the prices of alpha <= hi and alpha >= lo. ``first`` is where alpha - lo starts if hi is
     infinite. ``outlying`` >= 1 is how many times larger than is usual a row is; its multiplier
     starts that much nearer to 0, as it must end. ``breathing`` marks rows whose box is [-g, g],
-    g the last scalar of xi, maximised over as alpha is. ``conjugate`` is phi where that is not
-    k alpha^2/2.
+    g the last scalar of xi, maximised over as alpha is. ``conjugate`` gives phi' and phi'' where
+    phi is not k alpha^2/2.
     """
 
     map: Map
@@ -186,7 +183,7 @@ class RowPoint:
         if rows.conjugate is None:
             first, second = self.k * self.alpha, self.k
         else:
-            first, second = rows.conjugate.bend(self.alpha, self.slack)
+            first, second = rows.conjugate(self.alpha, self.slack)
         V = self.alpha[:, None] * rows.K - rows.R
         if rows.breathing is not None:
             V[:, -1] = rows.breathing * (S - P)
