@@ -8,7 +8,7 @@ from scipy import sparse
 from otdro import DROClassifier, DRORegressor
 from otdro.losses import Logistic
 from otdro.problem import Sample
-from otdro.radius.candidates import FAR_APART, spreads_far_apart
+from otdro.radius.selection import FAR_APART, spreads_far_apart
 
 UNITS = np.array([1e-3, 1.0, 1e3, 30.0])
 SAID = "each by its own spread"

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import cleandoc
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -39,7 +39,14 @@ from ..losses import Loss
 from ..pairs import unlabelled_rows
 from ..problem import Ball, Problem, Sample, Solution
 from ..progress import logger, shown, watched
-from ..radius import Choice, ConfidenceRegion, Settings, choose, confidence_region
+from ..radius import (
+    Choice,
+    ConfidenceRegion,
+    Settings,
+    choose,
+    choose_in_chunks,
+    confidence_region,
+)
 from ..radius.checks import (
     check_deltas,
     check_groups,
@@ -338,10 +345,10 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         groups = check_groups(extra["groups"], X.shape[0])
         check_offset(X, names)
         unlabelled = check_rows(extra["unlabelled"], X, "unlabelled", names, least=2)
-        own = vars(self)
         settings = Settings(
-            **{part.name: own[part.name] for part in fields(Settings) if part.name in own},
             estimator=self,
+            rule=self.rule,
+            deltas=self.deltas,
             y=targets.y,
             classes=targets.classes,
             groups=groups,
@@ -376,8 +383,6 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit_chunks(self, stream: Any, loss: Loss, extra: dict[str, Any]) -> Fitted:
         """Return the fit to rows in chunks: in memory where all rows are kept there."""
-        from ..radius.chunks import choose_in_chunks
-
         rows, kept = stream.chunks, stream.rows
         extra = extra | {"sample_weight": kept.w, "groups": kept.group}
         targets, settings = self._checked(kept.X, kept.y, loss, extra, rows.columns)

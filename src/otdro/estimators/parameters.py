@@ -26,6 +26,7 @@ from ..losses import Loss
 from ..problem import check_price
 from ..radius.checks import LARGEST
 from ..radius.rules import RULES
+from ..radius.selection import require_method
 from ..solvers import Solver
 from ..wanted import (
     COUNT,
@@ -346,7 +347,6 @@ def open_stream(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -
     That is what becomes of a mapped file that is not for chunks; it is refused where the memory is
     too small, with what keeps the fit from chunks.
     """
-    from ..radius.chunks import require_method
     from ..solvers.streamed import opened
 
     try:

@@ -19,8 +19,9 @@ from ..estimators import DROClassifier, DRORegressor
 from ..estimators.columns import Units, units_of
 from ..pairs import generator
 from ..problem import Ball
-from ..radius import candidates, path
+from ..radius import path
 from ..radius.checks import check_deltas, check_groups, check_weights, normalise
+from ..radius.selection import resolve_cost
 from .certificate import (
     ROUNDING,
     AccuracyCurve,
@@ -731,7 +732,7 @@ def resolve_ball(
     power = own.order if order is None else order
     if isinstance(power, bool) or power not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got order={power!r}.")
-    tried = candidates.resolve(own.cost if cost is None else cost, X)
+    tried = resolve_cost(own.cost if cost is None else cost, X)
     norm = tried.cost
     if norm is None:
         if target is None:

@@ -7,5 +7,6 @@ from .profile import theory
 from .selection import Choice as Choice
 from .selection import Settings as Settings
 from .selection import choose as choose
+from .selection import choose_in_chunks as choose_in_chunks
 
 __all__ = ["Path", "path", "theory"]

@@ -1,39 +1,53 @@
-"""The ball of a fit: its cost and delta as given, from folds, or from theory.
+r"""The ball of a fit: its cost and delta as given, from folds, or from theory.
 
-``choose`` is the one chooser; ``radius.chunks`` calls it for the rows that are kept in memory. Each
-candidate cost gets a ``Trial``: its folds at every delta, and where the rule would stop.
+The costs that a fit chooses among are one that is given, or the Euclidean and learned ones. Each
+gets a ``Trial``: its folds at every delta, and where the rule would stop. Where columns have very
+different spreads, learned costs may measure each column by its own spread.
+
+For rows in chunks the ball is chosen on rows kept in memory and solved over all rows. A delta from
+folds or theory on n' rows is for n' rows: that of n rows is
+
+.. math:: \delta_n = \delta_{n'} \sqrt{n'/n}\ \text{(order 1)},\qquad
+          \delta_n = \delta_{n'}\, n'/n\ \text{(order 2)},
+
+the rate of the robust Wasserstein profile, n and n' being effective numbers of rows,
+:math:`1/\sum_i \pi_i^2`. Deltas of a grid that is given are for all rows. A delta that is given
+stays as it is.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from ..arrays import beside, library, numpy, pick, require_fit
-from ..costs import Cost, Norm
-from ..design import WRITTEN_UP_TO, Design, is_wide
-from ..pairs import generator
-from ..problem import Ball, Sample, Solution
-from ..solvers import Solver
-from . import candidates as cost_candidates
-from .candidates import (
-    MEASURED_BY_SPREAD,
-    STANDARDISED,
-    Candidates,
-    CandidateScore,
-    Comparison,
-    blended,
-    in_units_of_columns,
-    spreads_far_apart,
+from .. import costs as known
+from ..arrays import beside, library, namespace, numpy, pick, require_fit
+from ..costs import CallableCost, Cost, Mahalanobis, Norm
+from ..costs.mahalanobis import blend, identity, is_structured, written
+from ..costs.table import Grid
+from ..design import (
+    FEW_ROWS_UP_TO,
+    WRITTEN_UP_TO,
+    Design,
+    column_scale,
+    column_spreads,
+    is_wide,
 )
-from .checks import check_delta, check_deltas, resolve_order
+from ..losses import Loss
+from ..metrics import Learned, learn
+from ..pairs import NoPairsError, generator, sketch, teaching_rows
+from ..problem import Ball, Sample, Solution
+from ..progress import logger
+from ..solvers import Exact, Solver
+from .checks import check_delta, check_deltas, is_array, resolve_order
 from .folds import (
     REPEAT_UP_TO,
     REPEATS,
@@ -50,16 +64,30 @@ from .profile import theory_delta
 from .rules import Evidence, Verdict, binary_view, by_margins, environment_losses
 from .rules import resolve as resolve_rule
 
+if TYPE_CHECKING:
+    from ..solvers.streamed import Stream
+
 Array = NDArray[Any]
 
+#: What ``message_`` says of a fit whose rows allow no learning.
+NOTHING_LEARNED = "The rows hold nothing to learn a matrix from, so the cost is Euclidean."
+#: The Euclidean cost of standardised columns, and what ``message_`` says of it.
+STANDARDISED = "Standardised"
+MEASURED_BY_SPREAD = (
+    "The columns are of very different scale, so the cost measures each by its own spread."
+)
+NO_METRIC_LEARNED = (
+    "The rows hold nothing to learn a metric from, so that of the feature map is the identity."
+)
+#: Columns whose spreads differ by this factor may have units that have nothing to do with each
+#: other; below it a price common to all columns loses little.
+FAR_APART = 10.0
 #: Paired standard errors that a gain over the Euclidean cost must exceed to count in a blend: where
 #: classes are nearly separable a few rows decide on the criterion, and its gains are often noise.
 ERRORS = 2.0
-#: Usual lengths of a move between rows within which rows are taken in the units given: beyond them
-#: sums of squares lose their digits to constants of the methods.
-SMALL_UNIT = 2.0**-20
-#: The other end.
-LARGE_UNIT = 2.0**40
+#: Usual lengths of a move between rows, or their inverses, up to which rows are taken in the units
+#: given: beyond it sums of squares lose their digits to constants of the methods.
+FAR_FROM_ONE = 2.0**20
 #: Rows from which the length of a usual move is taken.
 UNIT_ROWS = 256
 #: Deltas that are tried below a grid whose least one is too large: a further factor 1/13.
@@ -67,26 +95,22 @@ FURTHER = 7
 #: Every such delta of a grid is tried where costs are compared on a part of the rows, or where rows
 #: are wide.
 EVERY = 3
+#: The least gap asked of solutions on the rows in memory: their passes over all rows start there.
+IN_MEMORY_TOL = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The parameters of an estimator that say how its ball is chosen."""
+    """An estimator, whose parameters say how its ball is chosen, and what its fit was given.
 
-    cost: Any
-    order: Any
-    delta: Any
-    cv: Any
-    scoring: Any
+    ``rule`` and ``deltas`` stand for the parameters of these names.
+    """
+
+    estimator: Any
     rule: str
     deltas: Any
-    confidence: float
-    n_jobs: int | None
-    random_state: Any
-    estimator: Any
     y: Array
     classes: Array | None
-    tolerance: float = 0.05
     groups: Array | None = None
     unlabelled: Array | None = None
     sample_weight: Array | None = None
@@ -103,6 +127,74 @@ class Choice:
     solutions: list[Solution]
     path: Path | None = None
     note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateScore:
+    """A cost that was tried: its ``name``, deltas, fold scores, the ``delta`` that the rule chose
+    for it with its mean ``score`` (more is better) and the rule's ``criterion`` (less is better),
+    whether the cost itself was ``chosen``, and its ``weight`` in the cost of the fit."""
+
+    name: str
+    deltas: Array
+    score_mean: Array
+    score_se: Array
+    delta: float
+    score: float
+    criterion: float
+    chosen: bool
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The candidates for a cost under one ``rule``, of which the fit took one, or their blend.
+
+    The criterion of rule "auto" is n log of the smoothed out-of-fold loss plus a prior, so that a
+    difference of m is a factor exp(m) in likelihood; for the others it is minus the score.
+    """
+
+    rule: str
+    candidates: list[CandidateScore]
+
+    @property
+    def winner(self) -> CandidateScore:
+        """The candidate that was chosen."""
+        return next(c for c in self.candidates if c.chosen)
+
+    @property
+    def blended(self) -> bool:
+        """Whether the fit took a blend of the candidates."""
+        return sum(c.weight > 0 for c in self.candidates) > 1
+
+    def __str__(self) -> str:
+        ordered = sorted(self.candidates, key=lambda c: (not c.chosen, c.criterion))
+        won, *others = ordered
+        head = f"{won.name}, the only candidate."
+        if self.blended:
+            head = (
+                f"A blend of {len(others)} costs, weighted by the criterion of\n"
+                f"rule {self.rule!r} (less is better):"
+            )
+        elif others:
+            margin = others[0].criterion - won.criterion
+            head = (
+                f"{won.name} won over {others[0].name}\nby {margin:.3g} in the criterion of "
+                f"rule {self.rule!r} (less is better):"
+            )
+        body = [
+            [
+                f"{'*' if c.chosen else ' '} {c.name}",
+                f"{c.delta:.4g}",
+                f"{c.score:.4g}",
+                f"{c.criterion:.4g}",
+                f"{c.weight:.2f}",
+            ]
+            for c in ordered
+        ]
+        columns = ["  cost", "delta", "fold score", "criterion", "weight"]
+        shown = 5 if self.blended else 4
+        return "\n".join([head, *Grid(columns[:shown], [line[:shown] for line in body]).lines()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +224,168 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
+class Candidates:
+    """A fixed ``cost``, one ``learner``, or the candidates of a ``Learned`` specification.
+
+    ``note`` is a sentence about the cost for ``message_``, empty if there is nothing to say.
+    """
+
+    cost: Cost | None = None
+    learner: Any = None
+    learned: Learned | None = None
+    note: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """A short text for each candidate."""
+        if self.learned is not None:
+            return self.learned.names()
+        return [repr(self.cost if self.learner is None else self.learner)]
+
+    def costs(self, sample: Sample, unlabelled: Array | None) -> list[Cost]:
+        """Return the candidate costs, learned from the distinct rows of positive weight.
+
+        A candidate for which these rows have nothing to teach is the cost without a learner.
+        ``unlabelled`` are rows without labels for the learners that can use them.
+        """
+        if self.cost is not None and not self.cost.learns:
+            return [self.cost]
+        xp, task = namespace(sample.ys[0]), sample.loss.task
+        labels = sample.ys[0] if len(sample.ys) == 1 else xp.stack(sample.ys).argmax(axis=0)
+        X, y = teaching_rows(sample.X, labels, sample.weights)
+        costs: list[Cost] = [Norm(2)] * len(self.names)
+        try:
+            if self.cost is not None:
+                costs = [self.cost.learn(X, y)]
+            elif len(np.unique(sketch(X, np.zeros(len(y))))) == 1:
+                return costs
+            elif self.learned is not None:
+                matrices = self.learned.matrices(X, y, task=task, unlabelled=unlabelled)
+                costs[1:] = [Norm(2) if M is None else Mahalanobis(M) for M in matrices]
+            else:
+                costs = [learn(self.learner, X, y, task=task, unlabelled=unlabelled)]
+        except NoPairsError:
+            if self.cost is not None:
+                costs = [clone(self.cost).set_params(metric=None).learn(X, y)]
+        if library(sample.X) is None or sample.X.shape[1] > WRITTEN_UP_TO:
+            return costs
+        # on a device matrices are written out
+        return [Mahalanobis(written(c.matrix)) if c.structured else c for c in costs]
+
+    def from_all(self, sample: Sample, unlabelled: Array | None) -> tuple[Candidates, list[Cost]]:
+        """Return what is left of the candidates, with their costs, after all rows were looked at.
+
+        Where nothing can be learned from all rows, the cost without a learner is the only one.
+        """
+        costs = self.costs(sample, unlabelled)
+        if self.cost is not None:
+            asked: Any = self.cost
+            found: Any = costs[0]
+            lost = asked.learns and asked.metric is not None and found.metric is None
+            return (replace(self, note=NO_METRIC_LEARNED) if lost else self), costs
+        # the first candidate of a ``Learned`` is the one without a learner
+        sought = costs if self.learned is None else costs[1:]
+        if sought and all(cost.matrix is None for cost in sought):
+            note = f"{NOTHING_LEARNED} {self.note}".strip()
+            return Candidates(cost=Norm(2), note=note), [Norm(2)]
+        return self, costs
+
+
+def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
+    """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
+    learned = [cost.matrix for cost in costs if cost.matrix is not None]
+    structured = all(map(is_structured, learned)) and (learned or d > FEW_ROWS_UP_TO)
+    same = identity(d) if structured else np.eye(d)
+    matrices = [same if cost.matrix is None else cost.matrix for cost in costs]
+    return Mahalanobis(blend(matrices, weights))
+
+
+def resolve_cost(cost: Any, X: Any) -> Candidates:
+    """Return the candidates that the parameter ``cost`` of an estimator stands for."""
+    if isinstance(cost, str):
+        if cost == "learned":
+            return _learnable(Learned(), X)
+        if cost not in known.KNOWN:
+            names = ", ".join([*known.KNOWN, "learned"])
+            raise ValueError(f"unknown cost={cost!r}; known: {names}, a Cost or a metric learner.")
+        cost = known.KNOWN[cost]
+    elif is_array(cost) and not isinstance(cost, type | Cost):
+        cost = Mahalanobis(np.asarray(cost, dtype=float))
+    if isinstance(cost, Cost):
+        if not cost.learns:
+            cost.check(X.shape[1])
+        return Candidates(cost=cost)
+    if isinstance(cost, type):
+        name = cost.__name__
+        raise TypeError(f"cost is the class {name}, not an object of it: use cost={name}().")
+    if hasattr(cost, "matrices"):
+        return _learnable(cost, X)
+    if hasattr(cost, "fit"):
+        return Candidates(learner=cost)
+    if callable(cost):
+        return Candidates(cost=CallableCost(cost))
+    raise TypeError(
+        "cost must be a name, a Cost, a positive definite matrix, a metric learner or a function "
+        f"c(u, x), got {cost!r}."
+    )
+
+
+def _learnable(learned: Learned, X: Any) -> Candidates:
+    """Return the candidates, of rows of many columns those whose matrices are structured."""
+    n, d = X.shape
+    # learners that the user names are taken as far as they go
+    if not is_wide(X) or (learned.learners is not None and d <= WRITTEN_UP_TO):
+        return Candidates(learned=learned)
+    wide = learned.wide()
+    most = f"the {WRITTEN_UP_TO}" if d > WRITTEN_UP_TO else f"the {n} rows and {FEW_ROWS_UP_TO}"
+    many = f"X has {d} columns, more than {most} up to which a full matrix is learned"
+    if wide.learners:
+        kept = " and ".join(dict.fromkeys(type(learner).__name__ for learner in wide.learners))
+        note = f"{many}, so the learned ones are structured, by {kept}."
+        return Candidates(learned=wide, note=note)
+    note = f"{many}, so the cost is Euclidean."
+    warnings.warn(f"{note} Set cost='euclidean' to choose that.", UserWarning, stacklevel=2)
+    return Candidates(cost=Norm(2), note=note)
+
+
+def spreads_far_apart(sample: Sample) -> Array | None:
+    """Return the spread of every column where some are far apart, else None.
+
+    They are so by their standard deviations and also with every column on its fence: neither a
+    few cells far out nor the long tail of a standardised column makes a unit. Sparse rows have no
+    units, since most of their cells say that something is not there.
+    """
+    X = sample.X
+    if hasattr(X, "toarray") or X.shape[1] > WRITTEN_UP_TO:
+        return None
+
+    def far_apart(spread: Array) -> bool:
+        return len(spread) > 1 and bool(spread.max() > FAR_APART * spread.min())
+
+    rows, weights = numpy(X), numpy(sample.weights)
+    plain = column_scale(rows, weights)
+    if not far_apart(plain[plain > 0]):
+        return None
+    spread, has_quartiles = column_spreads(rows, weights)
+    known = has_quartiles & (plain > 0) & (spread > 0)
+    if not far_apart(spread[known]):
+        return None
+    # a column without a spread of its own has one price or another: none moves it
+    return np.where((plain > 0) & (spread > 0), spread, np.median(spread[known]))
+
+
+def in_units_of_columns(cost: Cost, scale: Array) -> Mahalanobis:
+    r"""Return the cost of rows x whose cost is that of Dx: the matrix :math:`D\Lambda D`."""
+    matrix = cost.matrix
+    if matrix is None:
+        d = len(scale)
+        matrix = identity(d) if d > FEW_ROWS_UP_TO else np.eye(d)
+    if is_structured(matrix):
+        return Mahalanobis(matrix.in_units(scale))
+    return Mahalanobis(scale[:, None] * matrix * scale)
+
+
+@dataclass(frozen=True, eq=False)
 class RowsInFolds:
     """The rows of a fit, how its ball is chosen, and the folds.
 
@@ -155,47 +409,34 @@ class RowsInFolds:
 
         Folds are repeated where rows are few, not wide, and the rule can use it.
         """
-        sample, settings = self.sample, self.settings
+        sample, settings, asked = self.sample, self.settings, self.settings.estimator
         n, d = sample.X.shape
         scorer = None
-        if settings.scoring is not None:
+        if asked.scoring is not None:
             scorer = model_scorer(
-                settings.estimator,
-                settings.scoring,
+                asked,
+                asked.scoring,
                 sample.loss,
                 settings.y,
                 settings.classes,
                 settings.sample_weight,
             )
-        few = n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO and by_margins(settings.rule, costs)
+        few = by_margins(settings.rule, costs) and n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO
         # None is a fixed seed, so that a fit repeats
-        state = settings.random_state
+        state = asked.random_state
         seed = 0 if state is None else int(generator(state).randint(2**31 - 1))
         repeats = REPEATS if few else 1
-        pairs = splits(sample, settings.cv, settings.groups, seed, repeats, settings.classes)
+        pairs = splits(sample, asked.cv, settings.groups, seed, repeats, settings.classes)
         return replace(self, splits=pairs, scorer=scorer)
-
-    def rows_choose_first(self, costs: list[Cost]) -> bool:
-        """Whether folds of rows choose the cost, and folds of environments may then move delta.
-
-        Folds that the user gives, a scorer, and rules of one kind of folds are taken at their word.
-        """
-        settings = self.settings
-        made_here = settings.cv is None or isinstance(settings.cv, int | np.integer)
-        if settings.groups is None or settings.scoring is not None or not made_here:
-            return False
-        rule = "auto" if settings.rule == "worst" else settings.rule
-        return self.delta == "cv" and by_margins(rule, costs)
 
     def in_units(self, units: Any, price: float) -> RowsInFolds:
         """Return the rows divided by ``units``, with prices and radii divided by ``price``."""
         sample, settings = self.sample, self.settings
 
         def divided(rows: Any) -> Any:
-            if rows is None or np.ndim(units) == 0:
-                return None if rows is None else rows * (1 / units)
-            is_sparse = bool(sparse.issparse(rows))
-            if is_sparse:
+            if rows is None:
+                return None
+            if hasattr(rows, "tocsr"):
                 return sparse.csr_array(rows.multiply(1 / units))
             return rows * beside(1 / units, rows)
 
@@ -220,7 +461,7 @@ class RowsInFolds:
         """Return ``learned[f][c]``: cost c learned without fold f."""
         if tried.cost is not None and not tried.cost.learns:
             return [[tried.cost] for _ in self.splits]
-        learned: list[list[Cost]] = Parallel(n_jobs=self.settings.n_jobs)(
+        learned: list[list[Cost]] = Parallel(n_jobs=self.settings.estimator.n_jobs)(
             delayed(tried.costs)(self.sample.rows(train), self.settings.unlabelled)
             for train, _ in self.splits
         )
@@ -231,7 +472,7 @@ class RowsInFolds:
         if isinstance(self.delta, float):
             return np.array([self.delta])
         if self.delta == "theory":
-            confidence = self.settings.confidence
+            confidence = self.settings.estimator.confidence
             return np.array([theory_delta(self.sample, cost, self.order, confidence)])
         if self.settings.deltas is not None:
             return check_deltas(self.settings.deltas)[:: self.every]
@@ -255,7 +496,7 @@ class RowsInFolds:
             deltas,
             names=names,
             scorer=self.scorer,
-            n_jobs=settings.n_jobs,
+            n_jobs=settings.estimator.n_jobs,
             # the path of the only cost will be that of the fit
             final=len(costs) == 1,
         )
@@ -270,7 +511,7 @@ class RowsInFolds:
                 folds=margins,
                 own_loss=self.scorer is None,
                 groups=settings.groups,
-                tolerance=settings.tolerance,
+                tolerance=settings.estimator.tolerance,
                 by_rows=self.by_rows,
             )
             trials.append(Trial(name, cost, grid, folds, rule(evidence)))
@@ -312,9 +553,9 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     Rows in very small or large units are measured in others inside, so that the choice does not
     depend on them. Criteria that overflow are not chosen: floating point warnings say no more.
     """
-    tried = cost_candidates.resolve(settings.cost, sample.X)
-    order = resolve_order(settings.order, sample.loss, tried.cost)
-    delta = check_delta(settings.delta)
+    tried = resolve_cost(settings.estimator.cost, sample.X)
+    order = resolve_order(settings.estimator.order, sample.loss, tried.cost)
+    delta = check_delta(settings.estimator.delta)
     folds = delta == "cv" or tried.learned is not None
     if settings.unlabelled is not None and tried.cost is not None:
         warnings.warn(
@@ -330,9 +571,8 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
     unit = _unit(sample, tried.cost) if solver.unit_free else 1.0
     if unit == 1.0:
         return _choose(rows, tried)
-    return in_given_units(
-        _choose(rows.in_units(unit, unit**order), tried), sample, unit, unit**order
-    )
+    price = unit**order
+    return in_given_units(_choose(rows.in_units(unit, price), tried), sample, unit, price)
 
 
 def _unit(sample: Sample, cost: Cost | None) -> float:
@@ -352,7 +592,7 @@ def _unit(sample: Sample, cost: Cost | None) -> float:
         moves = numpy(rows) - numpy(rows).mean(axis=0)
         lengths = np.linalg.norm(moves, axis=1) if cost is None else numpy(cost.norm(moves))
     length = float(np.sqrt(np.mean(lengths**2)))
-    if length == 0 or SMALL_UNIT <= length <= LARGE_UNIT:
+    if length == 0 or 1 / FAR_FROM_ONE <= length <= FAR_FROM_ONE:
         return 1.0
     return float(2.0 ** np.round(np.log2(length)))
 
@@ -399,17 +639,26 @@ def _describe(cost: Any, rule: str, table: list[CandidateScore]) -> None:
 
 def _choose(rows: RowsInFolds, tried: Candidates) -> Choice:
     """Return the ball: cost and delta by the same folds, or one of them where both are given."""
-    folds = rows.delta == "cv" or tried.learned is not None
-    tried, costs = tried.from_all(rows.sample, rows.settings.unlabelled)
-    if not folds:
+    settings, asked = rows.settings, rows.settings.estimator
+    tried, costs = tried.from_all(rows.sample, settings.unlabelled)
+    if rows.delta != "cv" and tried.learned is None:
         ball = rows.sample.ball(costs[0], float(rows.deltas(costs[0])[0]), rows.order)
         return Choice(ball, rows.solutions(ball), note=tried.note)
-    resolve_rule(rows.settings.rule)
     rows = rows.with_folds(costs)
+    # folds of rows choose the cost, and folds of environments may then move delta; folds that the
+    # user gives, a scorer, and rules of one kind of folds are taken at their word
     of_environments = None
-    if rows.rows_choose_first(costs):
-        settings = replace(rows.settings, groups=None, rule="auto")
-        of_rows = replace(rows, settings=settings).with_folds(costs)
+    made_here = asked.cv is None or isinstance(asked.cv, int | np.integer)
+    rule = "auto" if settings.rule == "worst" else settings.rule
+    if (
+        settings.groups is not None
+        and asked.scoring is None
+        and made_here
+        and rows.delta == "cv"
+        and by_margins(rule, costs)
+    ):
+        by_rows = replace(settings, groups=None, rule="auto")
+        of_rows = replace(rows, settings=by_rows).with_folds(costs)
         if of_rows.splits:
             of_environments, rows = rows, of_rows
     if not rows.splits:
@@ -448,13 +697,16 @@ def _best_trial(
             return blended(costs, weights, rows.sample.X.shape[1])
         return costs[int(weights.argmax())]
 
-    cost, in_folds = taken(costs), [[taken(of_fold)] for of_fold in learned]
-    [best] = rows.run([name], [cost], in_folds)
+    def tested(rows: RowsInFolds, learned: list[list[Cost]]) -> Trial:
+        [trial] = rows.run([name], [taken(costs)], [[taken(of_fold)] for of_fold in learned])
+        return trial
+
+    best = tested(rows, learned)
     given = rows.settings.deltas is not None or rows.delta != "cv"
     # rows of the same environments do not show that labels have no noise in others
     if best.verdict.beyond and not given and of_environments is None:
         rows = replace(rows, further=FURTHER)
-        [best] = rows.run([name], [cost], in_folds)
+        best = tested(rows, learned)
     if of_environments is not None:
         rows = replace(
             rows,
@@ -462,8 +714,7 @@ def _best_trial(
             splits=of_environments.splits,
             by_rows=best.verdict.place,
         )
-        in_folds = [[taken(of_fold)] for of_fold in rows.costs_in_folds(tried)]
-        [best] = rows.run([name], [cost], in_folds)
+        best = tested(rows, rows.costs_in_folds(tried))
     shares = zip(trials or [best], weights.tolist(), strict=True)
     if name == "Blend":
         table = [trial.scored(weight, False) for trial, weight in shares] + [best.scored(1.0, True)]
@@ -562,3 +813,45 @@ def excess(trial: Trial, reference: Trial) -> float:
         mine.place, reference.folds, its.place
     )
     return min(0.0, difference + ERRORS * error)
+
+
+def require_method(loss: Loss, cost: Any, order: Any, X: Any) -> int:
+    """Return the order of a problem over rows in chunks; refuse one that is not solved there."""
+    from ..solvers.streamed import lacks
+
+    tried = resolve_cost(cost, X)
+    order = resolve_order(order, loss, tried.cost)
+    reason = lacks(loss, order, tried.cost)
+    if reason is not None:
+        raise ValueError(reason)
+    return order
+
+
+def choose_in_chunks(stream: Stream, sample: Sample, solver: Exact, settings: Settings) -> Choice:
+    """Return the ball that the settings ask for, with the certified solutions over all rows.
+
+    ``sample`` are the rows in memory. The path is theirs, with its deltas in the unit of all rows.
+    """
+    from ..solvers.streamed import solve
+
+    asked = settings.estimator
+    order = require_method(stream.loss, asked.cost, asked.order, sample.X)
+    kept = 1 / float(sample.weights @ sample.weights)
+    ratio = (kept / stream.effective_rows) ** (order / 2)
+    if settings.deltas is not None:
+        settings = replace(settings, deltas=check_deltas(settings.deltas) / ratio)
+    memory = Exact(max(solver.tol, IN_MEMORY_TOL), max(solver.max_iter, Exact.max_iter))
+    choice = choose(sample, memory, settings)
+    starts = choice.solutions
+    if isinstance(asked.delta, str):
+        note = (
+            f"delta is {ratio:.3g} times that of the {len(sample.weights)} rows in memory on which "
+            "the ball was chosen."
+        )
+        logger.info(note)
+        choice = in_given_units(choice, sample, unit=1.0, price=ratio)
+        choice = replace(choice, note=f"{choice.note} {note}".strip())
+        problems = [sample.problem(y, choice.ball) for y in sample.ys]
+        near = [[start] for start in starts]
+        starts = [path[0] for path in memory.solve(problems, [choice.ball.delta], near)]
+    return replace(choice, solutions=solve(stream, choice.ball, starts, solver))
