@@ -50,8 +50,8 @@ WRITTEN_UP_TO = 2_000
 FEW_ROWS_UP_TO = 256
 #: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
-#: Bytes of a block of rows that is cast, centred or scaled at a time.
-BLOCK_BYTES = 2**21
+#: Entries of a block of rows that is cast, centred or scaled at a time: 2 MiB.
+BLOCK_ENTRIES = 2**18
 
 
 def is_wide(X: Any) -> bool:
@@ -259,7 +259,7 @@ class Design:
         if self._away or self.sparse:
             return np.stack([self.gram(D[:, b]) for b in range(B)])
         G = np.zeros((B, self.d, self.d))
-        step = max(1, BLOCK_BYTES // (8 * max(1, self.d * min(self.n, 4096))))
+        step = max(1, BLOCK_ENTRIES // max(1, self.d * min(self.n, 4096)))
         for rows, block in self._blocks(center=True):
             for b in range(0, B, step):
                 W = D[rows, b : b + step].T[:, None, :]
@@ -304,7 +304,7 @@ class Design:
             Z = self.dense()
             return Z[rows] @ Z.T
         K = np.zeros((len(range(*rows.indices(self.n))), self.n))
-        step = max(1, BLOCK_BYTES // (8 * self.n))
+        step = max(1, BLOCK_ENTRIES // self.n)
         for start in range(0, self.d, step):
             columns = slice(start, start + step)
             Z = np.asarray(self.X[:, columns], dtype=float)
@@ -312,29 +312,19 @@ class Design:
             K += Z[rows] @ Z.T
         return K
 
-    def gram_square(self, D: Array) -> float:
-        """Return the sum of the squared entries of Z' diag(D) Z for D >= 0.
+    def gram_squares(self, D: Array) -> Array:
+        """Return the sums (B,) of the squared entries of Z' diag(D) Z for D >= 0 of shape (n, B).
 
-        It is D'(K o K)D with the kernel K = ZZ', where that is smaller or d x d is too much.
+        They are D'(K o K)D with the kernel K = ZZ', where that is smaller or d x d is too much.
         """
         if self.d < self.n and self.d <= WRITTEN_UP_TO:
-            return float((self.gram(D) ** 2).sum())
-        return sum((float(D[rows] @ (sq @ D)) for rows, sq in self._kernel_squares), 0.0)
-
-    @property
-    def _kernel_squares(self) -> Iterator[tuple[slice, Array]]:
-        """Yield K o K in blocks of rows; a small one is kept."""
-        if self.n <= WRITTEN_UP_TO:
-            yield slice(None), self._kernel_square
-            return
+            return (self.gram(D) ** 2).sum(axis=(1, 2))
+        total = np.zeros(D.shape[1])
         step = max(1, WRITTEN_UP_TO**2 // self.n)
         for start in range(0, self.n, step):
             rows = slice(start, start + step)
-            yield rows, self.kernel(rows) ** 2
-
-    @cached_property
-    def _kernel_square(self) -> Array:
-        return self.kernel() ** 2
+            total += numpy((D[rows] * (self.kernel(rows) ** 2 @ D)).sum(0))
+        return total
 
     def dense(self) -> Array:
         """Return Z itself as a float64 array, for factorisations that need it."""
@@ -343,7 +333,7 @@ class Design:
         return Z if self.factor is None else Z @ beside(self.factor, X)
 
     def _blocks(self, center: bool) -> Iterator[tuple[slice, Array]]:
-        step = max(1, (CHUNK if self._away else BLOCK_BYTES // 8) // max(1, self.d))
+        step = max(1, (CHUNK if self._away else BLOCK_ENTRIES) // max(1, self.d))
         for start in range(0, self.n, step):
             rows = slice(start, min(start + step, self.n))
             block = as_float(as_dense(self.X[rows]))

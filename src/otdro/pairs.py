@@ -19,16 +19,37 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 
 from .arrays import library, numpy, pick
-from .design import WRITTEN_UP_TO, Design, as_dense
+from .design import BLOCK_ENTRIES, WRITTEN_UP_TO, Design, as_dense
 
 Array = NDArray[Any]
 
-#: Entries of differences of rows that are in memory at a time: 8 MB.
-BLOCK = 2**20
+
+class Scattered:
+    """Pairs whose differences have a scatter matrix: the sum of D'D over ``_parts``, over all."""
+
+    def scatter(self, X: Array) -> Array:
+        """Return the mean of (x_i - x_j)(x_i - x_j)'."""
+        total = np.zeros((X.shape[1], X.shape[1]))
+        for D in self._parts(X):
+            total += D.T @ D
+        return total / len(self)
+
+    def squares(self, X: Array) -> Array:
+        """Return the mean of (x_i - x_j)^2 for each column, the diagonal of ``scatter``."""
+        total = np.zeros(X.shape[1])
+        for D in self._parts(X):
+            total += (D * D).sum(axis=0)
+        return total / len(self)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _parts(self, X: Array) -> Iterator[Array]:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class Listed(Scattered):
     """Pairs (i, j) of row numbers, one per line of ``index`` of shape (m, 2)."""
 
     index: Array
@@ -36,26 +57,12 @@ class Listed:
     def __len__(self) -> int:
         return len(self.index)
 
-    def scatter(self, X: Array) -> Array:
-        """Return the mean of (x_i - x_j)(x_i - x_j)'."""
-        S = np.zeros((X.shape[1], X.shape[1]))
-        for D in self._differences(X):
-            S += D.T @ D
-        return S / len(self)
-
-    def squares(self, X: Array) -> Array:
-        """Return the mean of (x_i - x_j)^2 for each column, the diagonal of ``scatter``."""
-        total = np.zeros(X.shape[1])
-        for D in self._differences(X):
-            total += (D * D).sum(axis=0)
-        return total / len(self)
-
-    def _differences(self, X: Array) -> Iterator[Array]:
+    def _parts(self, X: Array) -> Iterator[Array]:
         """Yield x_i - x_j, a block of pairs at a time.
 
         Not the Laplacian X'(D - W)X: duplicates must give exactly zero.
         """
-        step = max(1, BLOCK // X.shape[1])
+        step = max(1, BLOCK_ENTRIES // X.shape[1])
         for start in range(0, len(self), step):
             i, j = self.index[start : start + step].T
             yield X[i] - X[j]
@@ -68,7 +75,7 @@ class Listed:
 
 
 @dataclass(frozen=True, eq=False)
-class Opposite:
+class Opposite(Scattered):
     """All pairs of rows with different codes, never written out.
 
     ``rows`` are row numbers in canonical order and ``codes`` their classes 0, 1, ....
@@ -81,22 +88,8 @@ class Opposite:
         counts = np.bincount(self.codes)
         return int((counts.sum() ** 2 - (counts**2).sum()) // 2)
 
-    def scatter(self, X: Array) -> Array:
-        """Return the mean of (x_i - x_j)(x_i - x_j)' from class means and class scatters."""
-        S = np.zeros((X.shape[1], X.shape[1]))
-        for inside, C, outside, shift in self._classes(X):
-            S += inside * C.T @ C + outside * np.outer(shift, shift)
-        return S / len(self)
-
-    def squares(self, X: Array) -> Array:
-        """Return the mean of (x_i - x_j)^2 for each column, the diagonal of ``scatter``."""
-        total = np.zeros(X.shape[1])
-        for inside, C, outside, shift in self._classes(X):
-            total += inside * (C**2).sum(axis=0) + outside * shift**2
-        return total / len(self)
-
-    def _classes(self, X: Array) -> Iterator[tuple[int, Array, int, Array]]:
-        """Yield n - n_c, the centred members, n n_c and the centre's shift of every class c.
+    def _parts(self, X: Array) -> Iterator[Array]:
+        """Yield the centred members of every class, and the shift of its centre, with weights.
 
         A member meets the n - n_c others, and
         sum_{b<c} n_b n_c |m_b - m_c|^2 = n sum_c n_c |m_c - m|^2.
@@ -106,7 +99,8 @@ class Opposite:
         for c in range(self.codes.max() + 1):
             members = X[self.codes == c]
             centre = members.mean(axis=0)
-            yield n - len(members), members - centre, n * len(members), centre - mean
+            yield np.sqrt(n - len(members)) * (members - centre)
+            yield np.sqrt(n * len(members)) * (centre - mean)[None]
 
     def sample(self, limit: int, rng: np.random.RandomState) -> Array:
         """Return all the pairs, or about ``limit`` of them at random if there are more."""

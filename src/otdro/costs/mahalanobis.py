@@ -94,18 +94,22 @@ class Mahalanobis(Cost):
 
     def dual_norm(self, w: Array) -> Array:
         """Return ||L^-1 w||_2, the root of w'Lambda^-1 w."""
-        w = np.asarray(w, dtype=float)
-        if self.structured:
-            return self.matrix.dual_norm(w)
-        return np.linalg.norm(triangular_solution(self.factor(), w), axis=-1)
+        columns = np.reshape(w, (-1, np.shape(w)[-1])).T
+        sizes = np.linalg.norm(shortest(self.factor(), columns), axis=0)
+        return np.asarray(sizes.reshape(np.shape(w)[:-1])[()])
 
     def direction(self, w: Array) -> Array:
-        """Return Lambda^-1 w over the dual norm: L^-T u with u = L^-1 w/||L^-1 w||."""
+        """Return Lambda^-1 w over the dual norm."""
         w = np.asarray(w, dtype=float)
-        if self.structured:
-            return self.matrix.direction(w)
+        columns = w.reshape(-1, w.shape[-1]).T
         L: Any = self.factor()
-        return triangular_solution(L, unit(triangular_solution(L, w)), trans="T")
+        if self.structured:
+            solved = self.matrix.solve(columns)
+        else:
+            solved = solve_triangular(L, shortest(L, columns), lower=True, trans="T")
+        v = unit(solved.T.reshape(w.shape))
+        along: Array = v / self.norm(v)[..., None]
+        return along
 
     def transform(self, X: Array) -> Array:
         """Return X L, whose Euclidean distances are those of this cost."""
@@ -124,15 +128,6 @@ class Mahalanobis(Cost):
         if self.structured:
             return self.matrix.between(move, free).extremes()
         return super()._extreme_loadings(move, free)
-
-
-def triangular_solution(L: Any, w: Array, trans: str = "N") -> Array:
-    """Return L^-1 w, or L^-T w, along the last axis of w."""
-    columns = w.reshape(-1, w.shape[-1]).T
-    solution: Array = solve_triangular(  # type: ignore[call-overload]
-        L, columns, lower=True, trans=trans
-    )
-    return solution.T.reshape(w.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,36 +175,18 @@ class LowRank:
         self.check()
         return StructuredFactor(self, np.sqrt(self.diagonal))
 
-    def dual_norm(self, w: Array) -> Array:
-        """Return the root of w'Lam^-1 w along the last axis."""
-        return np.sqrt(np.sum(w * self._solved(w), axis=-1))
-
-    def direction(self, w: Array) -> Array:
-        """Return Lam^-1 w over the dual norm."""
-        v = unit(self._solved(w))
-        along: Array = v / np.linalg.norm(self.transformed(v), axis=-1)[..., None]
-        return along
-
     def transformed(self, X: Array) -> Array:
         """Return X L along the last axis."""
         X = np.asarray(X, dtype=float)
         rows: Array = self.factor.rows(X.reshape(-1, X.shape[-1]))
         return rows.reshape(*X.shape[:-1], -1)
 
-    def _solved(self, w: Array) -> Array:
-        """Return Lam^-1 w along the last axis."""
-        return self.solve(w.reshape(-1, w.shape[-1]).T).T.reshape(w.shape)
-
     def toarray(self) -> Array:
         """Return the matrix written out, for small d."""
         return np.diag(self.diagonal) + self.components @ self.components.T
 
-    def in_units(self, scale: Array) -> LowRank:
-        """Return D Lam D, D = diag(scale)."""
-        return self.between(scale, np.arange(len(scale)))
-
-    def between(self, move: Array, free: Array) -> LowRank:
-        """Return D Lam D over the features ``free``, D = diag(move)."""
+    def between(self, move: Array, free: Any = slice(None)) -> LowRank:
+        """Return D Lam D over the features ``free``, all by default, D = diag(move)."""
         return LowRank(
             move**2 * self.diagonal[free], np.asarray(move[:, None] * self.components[free])
         )

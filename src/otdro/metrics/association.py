@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
-from ..arrays import on_host
-from ..costs.mahalanobis import check_shrinkage, of_diagonal, shrink
+from ..costs.mahalanobis import check_shrinkage, of_diagonal
 from ..design import Design, column_scale, fenced, is_wide, mean
-from ..pairs import target_kind
 from .base import Array, Metric
 
 #: The least share of a feature's variance that counts as unexplained: with few rows a feature may
@@ -83,20 +79,12 @@ class Association(Metric):
         self.metric_ = self.shrunk(self.shrinkage)
         return self
 
-    def shrunk(self, shrinkage: float) -> Any:
-        """Return the metric that another ``shrinkage`` gives, without learning again."""
-        check_is_fitted(self, "solution_")
-        return shrink(self.solution_, shrinkage)
-
     def _explaining(self, X: Any, y: Any) -> tuple[Array, int]:
         """Return unit vectors (n, m), with the mean what the labels may explain, and k."""
         if y is None:
             raise ValueError("Association.fit needs y.")
-        y = column_or_1d(on_host(y))
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        if target_kind(y, self.task) == "regression":
+        y, kind = self._labels(X, y)
+        if kind == "regression":
             t = y - np.median(y)
             t = fenced(t[:, None], np.ones(len(t)))
             t = t - t.mean()

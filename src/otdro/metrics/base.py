@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 from sklearn.base import BaseEstimator
@@ -17,7 +16,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from ..arrays import on_host
 from ..costs import Mahalanobis
 from ..costs.mahalanobis import LowRank, check_shrinkage, fitted_matrix, identity, seeded, shrink
-from ..design import WRITTEN_UP_TO, Design, as_dense, fenced_rows, is_wide, mean
+from ..design import FEW_ROWS_UP_TO, WRITTEN_UP_TO, Design, as_dense, fenced_rows, is_wide, mean
 from ..pairs import Pairs, from_labels, from_target, generator, resolve, target_kind
 from ..wanted import (
     COUNT,
@@ -35,19 +34,15 @@ Array = NDArray[Any]
 
 #: A scatter matrix gets a ridge that lifts its smallest eigenvalue to this share of the mean one.
 RIDGE = 1e-3
-#: Directions of the span of rows of many columns in which a full matrix is learned, at most: the
-#: number of columns up to which one is learned in all directions.
-SPAN = 256
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
+#: Leading directions of the covariance that are kept where it has no written form.
+RANK = 50
 
 #: What the parameters of learners take; their ranges are each learner's own.
 WANTED = {
-    "kind": Wanted(_is_text, "'each', 'nearest' or 'opposite'"),
-    "task": Wanted(_is_text, "'auto', 'classification' or 'regression'"),
+    "kind": Wanted(lambda value: isinstance(value, str), "'each', 'nearest' or 'opposite'"),
+    "task": Wanted(
+        lambda value: isinstance(value, str), "'auto', 'classification' or 'regression'"
+    ),
     "k": COUNT,
     "within": TRUTH,
     "random_state": SEED,
@@ -80,9 +75,10 @@ class Metric(BaseEstimator):  # type: ignore[misc]
         fitted: Self = self.fit(X, y)
         return fitted
 
-    def shrunk(self, shrinkage: float) -> Array:
+    def shrunk(self, shrinkage: float) -> Any:
         """Return the metric that another ``shrinkage`` gives, without learning again."""
-        raise NotImplementedError
+        check_is_fitted(self, "solution_")
+        return shrink(self.solution_, shrinkage)
 
     def cost(self) -> Mahalanobis:
         """Return the cost ``sqrt((u - x)' metric_ (u - x))``."""
@@ -95,6 +91,14 @@ class Metric(BaseEstimator):  # type: ignore[misc]
         X = on_host(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         return fenced_rows(as_dense(X) if X.shape[1] <= WRITTEN_UP_TO else X)
+
+    def _labels(self, X: Any, y: Any) -> tuple[Array, str]:
+        """Return one label or target per row, and which of the two they are."""
+        y = column_or_1d(on_host(y))
+        check_consistent_length(X, y)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        return y, target_kind(y, getattr(self, "task", "auto"))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -175,32 +179,27 @@ class MetricLearner(Metric):
         """Return the solution over matrices on the span of the rows, zero across it.
 
         Differences of few rows of many columns span few directions V (d, r). With Z = X V the
-        solution is V M V', M that of the rows Z; the leading ``SPAN`` directions are used.
+        solution is V M V', M that of the rows Z; of V as many directions are used as there may be
+        columns with a full matrix.
         """
         n, d = X.shape
         center = mean(X, np.full(n, 1 / n))
-        V = of_rows(Design(X, center=center), min(SPAN, n)).vectors
+        V = of_rows(Design(X, center=center), min(FEW_ROWS_UP_TO, n)).vectors
         if V.shape[1] == 0:
             return identity(d)
         size, U = eigh(self.solve(Design(X, center=center).scores(V), pairs))
         return LowRank(np.zeros(d), (V @ U) * np.sqrt(np.maximum(size, 0.0)))
 
-    def shrunk(self, shrinkage: float) -> Array:
-        """Return the metric that another ``shrinkage`` gives, without learning again."""
-        check_is_fitted(self, "solution_")
-        return shrink(self.solution_, shrinkage)
-
     def _pairs(self, X: Array, y: Any, pairs: Any) -> Pairs:
-        if y is not None:
-            y = column_or_1d(on_host(y))
-            check_consistent_length(X, y)
         if pairs is not None:
+            if y is not None:
+                y = column_or_1d(on_host(y))
+                check_consistent_length(X, y)
             return resolve(pairs, X.shape[0], y)
         if y is None:
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        if target_kind(y, self.task) == "regression":
+        y, kind = self._labels(X, y)
+        if kind == "regression":
             made = from_target(X, y, random_state=self.random_state)
         else:
             made = from_labels(X, y, kind=self.kind, k=self.k, random_state=self.random_state)
@@ -234,12 +233,6 @@ def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
 def least_spreads(mean_M: float, mean_N: float) -> tuple[float, float]:
     """Return RIDGE times the mean spreads; a zero one takes the other's, or 1."""
     return RIDGE * (mean_M or mean_N or 1.0), RIDGE * (mean_N or mean_M or 1.0)
-
-
-def generalised_eigh(S_N: Array, S_M: Array) -> tuple[Array, Array]:
-    """Return nu ascending and V with S_N V = S_M V diag(nu), V'S_M V = I."""
-    nu, V = eigh(S_N, S_M)
-    return nu, V
 
 
 def learn(
@@ -294,10 +287,6 @@ def fitted(
     return learner.fit_with(X, y, unlabelled, task)
 
 
-#: Leading directions that are kept.
-RANK = 50
-
-
 @dataclass(frozen=True, eq=False)
 class Leading:
     r"""The matrix :math:`V\mathrm{diag}(\lambda)V' + \bar\lambda(I - VV')`.
@@ -335,12 +324,6 @@ class Leading:
         return unit * price, unit * even
 
 
-def leading(X: Any) -> Leading:
-    """Return the leading directions of the covariance of the rows X, dense or CSR."""
-    n = X.shape[0]
-    return of_rows(Design(X, center=mean(X, np.full(n, 1 / n))), RANK)
-
-
 def of_rows(design: Design, rank: int) -> Leading:
     """Return at most ``rank`` leading directions of rows z, those of E[zz'].
 
@@ -365,11 +348,3 @@ def of_rows(design: Design, rank: int) -> Leading:
     # what rounding leaves of directions that all rows lack
     rest = rest if rest > np.finfo(float).eps * total else 0.0
     return Leading(vectors, square / n, rest / n)
-
-
-def stacked(X: Any, more: Any) -> Any:
-    """Return the rows of both, sparse where the first are."""
-    if sparse.issparse(X):
-        both: Any = [X, sparse.csr_array(more)]
-        return sparse.csr_array(sparse.vstack(both, format="csr"))
-    return np.vstack([X, more])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
+from scipy.linalg import eigh
 
 from ..pairs import Pairs
-from .base import Array, MetricLearner, generalised_eigh, scatters
+from .base import Array, MetricLearner, scatters
 
 
 @dataclass(eq=False, repr=False)
@@ -34,6 +35,6 @@ class Eigen(MetricLearner):
 
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return vv'/nu, where S_N v = nu S_M v and v'S_M v = 1."""
-        nu, V = generalised_eigh(S_N, S_M)
+        nu, V = eigh(S_N, S_M)
         Lam: Array = np.outer(V[:, -1], V[:, -1]) / nu[-1]
         return Lam

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.optimize import brentq
 
-from .base import Array, MetricLearner, generalised_eigh
-
-#: How far below the least possible root the search starts, relative to it.
-BELOW_ROOT = 1e-9
+from .base import Array, MetricLearner
 
 
 @dataclass(eq=False, repr=False)
@@ -41,7 +39,7 @@ class LogDet(MetricLearner):
 
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return mu V diag(1/(1 - kappa nu)) V'."""
-        nu, V = generalised_eigh(S_N, S_M)
+        nu, V = eigh(S_N, S_M)
         slack = 1 - multiplier(nu / nu[-1], self.mu) * nu / nu[-1]
         Lam: Array = self.mu / nu.sum() * (V / slack) @ V.T
         return Lam
@@ -56,8 +54,6 @@ def multiplier(nu: Array, mu: float) -> float:
     def excess(s: float) -> float:
         return float(mu * (nu / (1 - (1 - s) * nu)).sum() - nu.sum())
 
-    # the top term alone is mu/s <= sum nu at the root
-    low = mu / nu.sum() * (1 - BELOW_ROOT)
-    return 1 - float(
-        brentq(excess, low, 1.0, xtol=np.finfo(float).tiny, rtol=4 * np.finfo(float).eps)
-    )
+    # the top term alone is mu/s <= sum nu at the root, which is above half of mu / sum nu
+    exact = np.finfo(float)
+    return 1 - float(brentq(excess, mu / nu.sum() / 2, 1.0, xtol=exact.tiny, rtol=4 * exact.eps))

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh
-from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from ..arrays import on_host
-from ..design import WRITTEN_UP_TO, Design, is_wide
-from ..pairs import target_kind
-from .base import Array, Leading, Metric, leading, of_rows, stacked
+from ..design import WRITTEN_UP_TO, Design, is_wide, mean
+from .base import RANK, Array, Leading, Metric, of_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -68,7 +66,8 @@ class Spectral(Metric):
                     f"Spectral(power={self.power!r}, within={self.within!r}) learns from at most "
                     f"{WRITTEN_UP_TO} columns, and X has {d}: use power > 0 and within=False."
                 )
-            self._directions = leading(X)
+            center = mean(X, np.full(n, 1 / n))
+            self._directions = of_rows(Design(X, center=center), RANK)
             self.covariance_: Any = self._directions
         else:
             D = self._deviations(X, y)
@@ -86,7 +85,10 @@ class Spectral(Metric):
         """Fit to labelled and unlabelled rows together, unless classes are asked for."""
         if unlabelled is None or self.within:
             return self.fit(X, y)
-        return self.fit(stacked(X, unlabelled))
+        if sparse.issparse(X):
+            both: Any = [X, sparse.csr_array(unlabelled)]
+            return self.fit(sparse.csr_array(sparse.vstack(both, format="csr")))
+        return self.fit(np.vstack([X, unlabelled]))
 
     def _deviations(self, X: Array, y: Any) -> Array:
         """Return the rows minus their mean, or that of their class."""
@@ -94,9 +96,8 @@ class Spectral(Metric):
             return X - X.mean(axis=0)
         if y is None:
             raise ValueError("Spectral(within=True) needs labels: call fit(X, y).")
-        y = column_or_1d(on_host(y))
-        check_consistent_length(X, y)
-        if target_kind(y, "auto") == "regression":
+        y, kind = self._labels(X, y)
+        if kind == "regression":
             raise ValueError(
                 "Spectral(within=True) needs classes, and y is a continuous target: use "
                 "within=False."

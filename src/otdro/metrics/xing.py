@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -13,10 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from ..pairs import MAX_PAIRS, Pairs
 from .base import Array, MetricLearner, scatters
 
-#: Evaluations per iteration of L-BFGS, at most.
-EVALUATIONS = 4
-#: Steps that L-BFGS remembers.
-MEMORY = 20
+#: The distance that is added under the root, relative to the root mean square of the entries.
+SMOOTHING = 1e-6
 
 
 @dataclass(eq=False, repr=False)
@@ -61,82 +60,70 @@ class Xing(MetricLearner):
         D = self._differences(X, pairs, self.max_pairs)[1]
         D = D[(D != 0).any(axis=1)]
         C = np.linalg.cholesky(S_M)
-        climb = Climb(solve_triangular(C, D.T, lower=True).T, self.tol)
-        P = climb.run(self.max_iter)
-        self.objective_, self.gap_, self.n_iter_ = climb.objective, climb.gap, climb.n_iter
-        self._warn()
-        half = solve_triangular(C, P, lower=True, trans="T")
-        return solve_triangular(C, half.T, lower=True, trans="T")
-
-    def _warn(self) -> None:
+        P = self._climb(solve_triangular(C, D.T, lower=True).T)
         if self.gap_ > self.tol * self.objective_:
             warnings.warn(
                 f"Xing stopped after {self.n_iter_} iterations at a relative gap of "
                 f"{self.gap_ / self.objective_:.2g} > tol={self.tol:g}; raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
+        half = solve_triangular(C, P, lower=True, trans="T")
+        return solve_triangular(C, half.T, lower=True, trans="T")
 
+    def _climb(self, Z: Array) -> Array:
+        """Maximise f(P) = mean sqrt(z'Pz) over tr P <= 1, P >= 0, and store the certificate.
 
-class Climb:
-    """Maximise f(P) = mean sqrt(z'Pz) over tr P <= 1, P >= 0.
-
-    On P = BB'/||B||^2 the objective is smooth but for z'Pz = 0, where sqrt(z'Pz + eps^2) stands in;
-    a square B has no spurious local maxima.
-    """
-
-    smoothing = 1e-6
-
-    def __init__(self, Z: Array, tol: float) -> None:
-        self.Z = Z
-        self.tol = tol
-        self.eps2 = (Z**2).mean() * self.smoothing**2 if len(Z) else 0.0
-        self.objective, self.gap, self.n_iter = 0.0, 0.0, 0
-
-    def run(self, max_iter: int) -> Array:
-        """Return the best P; without a pair that differs, every P is optimal: take I/d."""
-        d = self.Z.shape[1]
-        if len(self.Z) == 0:
+        On P = BB'/||B||^2 the objective is smooth but for z'Pz = 0, where sqrt(z'Pz + eps^2) stands
+        in; a square B has no spurious local maxima.
+        """
+        d = Z.shape[1]
+        if len(Z) == 0:
+            # without a pair that differs, every P is optimal
+            self.objective_, self.gap_, self.n_iter_ = 0.0, 0.0, 0
             return np.asarray(np.eye(d) / d)
-        # only the certificate stops it
-        steps = {"maxiter": max_iter, "maxfun": EVALUATIONS * max_iter, "maxcor": MEMORY}
+        eps2 = (Z**2).mean() * SMOOTHING**2
+
+        def at(b: Array) -> tuple[Array, Array, Array, Array]:
+            """Return B of norm 1, the squares z'Pz, the smoothed distances and G = df/dP."""
+            B = b.reshape(d, d) / np.linalg.norm(b)
+            squared = ((Z @ B) ** 2).sum(axis=1)
+            distance = np.sqrt(squared + eps2)
+            # mean zz'/(2 distance)
+            return B, squared, distance, (Z.T / (2 * len(Z) * distance)) @ Z
+
+        point = at(np.eye(d).ravel())
+
+        def fall(b: Array) -> tuple[float, Array]:
+            """Return -log f and its gradient: log makes the step length free of the scale of X."""
+            nonlocal point
+            B, _, distance, G = point = at(b)
+            slope = 2 * G @ B
+            # B/||B||: only the tangent part counts
+            slope -= (slope * B).sum() * B
+            value = distance.mean()
+            return -float(np.log(value)), -(slope / (value * np.linalg.norm(b))).ravel()
+
+        def certify(_: Array) -> None:
+            """Stop once the gap is below the tolerance; only this stops the climb."""
+            B, squared, distance, G = point
+            self.objective_ = float(np.sqrt(squared).mean())
+            # f* <= f_eps(P) + max over tr Q <= 1 of <G, Q - P>, by concavity
+            most = np.linalg.eigvalsh(G)[-1] - (G * (B @ B.T)).sum()
+            self.gap_ = float(distance.mean() + most - self.objective_)
+            if self.gap_ <= self.tol * self.objective_:
+                raise StopIteration
+
         result = minimize(  # type: ignore[call-overload]
-            self.fall,
+            fall,
             np.eye(d).ravel(),
             jac=True,
             method="L-BFGS-B",
-            callback=self.certify,
-            options={**steps, "ftol": 0, "gtol": 0},
+            callback=certify,
+            options={"maxiter": self.max_iter, "maxfun": np.inf, "ftol": 0, "gtol": 0},
         )
-        self.n_iter = int(result.nit)
-        self.fall(result.x)
-        self._measure()
-        return self.P
-
-    def fall(self, b: Array) -> tuple[float, Array]:
-        """Return -log f and its gradient in B; log makes the step length free of the scale of X."""
-        B = b.reshape(self.Z.shape[1], -1)
-        size = np.linalg.norm(B)
-        B = B / size
-        self.P = B @ B.T
-        squared = ((self.Z @ B) ** 2).sum(axis=1)
-        distance = np.sqrt(squared + self.eps2)
-        # G = df/dP = mean zz'/(2 distance)
-        weight = 1 / (2 * len(distance) * distance)
-        self.G = (self.Z.T * weight) @ self.Z
-        self.value, self.exact = distance.mean(), np.sqrt(squared).mean()
-        slope = 2 * self.G @ B
-        slope -= (slope * B).sum() * B  # B/||B||: only the tangent part counts
-        return -float(np.log(self.value)), -(slope / (self.value * size)).ravel()
-
-    def certify(self, _: Array) -> None:
-        """Stop once the gap is below the tolerance."""
-        self._measure()
-        if self.gap <= self.tol * self.objective:
-            raise StopIteration
-
-    def _measure(self) -> None:
-        """f* <= f_eps(P) + max over tr Q <= 1 of <G, Q - P>, by concavity."""
-        top = np.linalg.eigvalsh(self.G)[-1]
-        self.objective = float(self.exact)
-        self.gap = float(self.value + top - (self.G * self.P).sum() - self.exact)
+        self.n_iter_ = int(result.nit)
+        fall(result.x)
+        with suppress(StopIteration):
+            certify(result.x)
+        return np.asarray(point[0] @ point[0].T)

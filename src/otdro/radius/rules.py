@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import full, namespace, numpy, pick
+from ..arrays import beside, full, namespace, numpy, pick
 from ..costs import Cost, Norm
 from ..design import Design, fenced, weighted_quantile
 from ..losses import Logistic
@@ -341,9 +341,8 @@ def _euclidean_norms(evidence: Evidence, D: Array) -> Array:
     knots = np.unique(np.linspace(0, m - 1, KNOTS).round().astype(int))
     # divided before it is squared: residuals of an interpolated target are tiny
     unit = np.maximum(trace, np.finfo(float).tiny)
-    share = np.interp(
-        np.arange(m), knots, [design.gram_square(D[:, j] / float(unit[j])) for j in knots]
-    )
+    squares = design.gram_squares(D[:, knots] / beside(unit[knots], D))
+    share = np.interp(np.arange(m), knots, squares)
     # chi-square of equal mean and variance, by Wilson and Hilferty
     median: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
     return median

@@ -381,7 +381,7 @@ def in_units_of_columns(cost: Cost, scale: Array) -> Mahalanobis:
         d = len(scale)
         matrix = identity(d) if d > FEW_ROWS_UP_TO else np.eye(d)
     if is_structured(matrix):
-        return Mahalanobis(matrix.in_units(scale))
+        return Mahalanobis(matrix.between(scale))
     return Mahalanobis(scale[:, None] * matrix * scale)
 
 
