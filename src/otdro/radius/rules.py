@@ -86,7 +86,9 @@ class Evidence:
             return n
         # rows without weight are none
         present = numpy(self.sample.weights > 0)
-        losses = _row_losses(self.sample, self.folds, int(self.folds.mean.argmax()))[present]
+        losses = row_losses(self.sample, self.folds)[present, int(self.folds.mean.argmax())]
+        # a row that no fold tested has the mean loss of the others
+        losses = np.where(np.isfinite(losses), losses, np.nanmean(losses))
         effect = design_effect(losses, self.groups[present])
         return max(n / effect, min(n, len(np.unique(self.groups))))
 
@@ -390,28 +392,22 @@ class EnvironmentLosses:
 
 def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> EnvironmentLosses:
     """Return what the folds say about every group of rows; weights have no part in the errors."""
-    names, code = np.unique(groups, return_inverse=True)
-    rows, times = (numpy(each) for each in folds.tested)
-    of_rows, positive = code[rows], numpy(sample.weights)[rows] > 0
-    counts = np.bincount(of_rows, positive / times, minlength=len(names))
+    losses, weights = row_losses(sample, folds), numpy(sample.weights)
+    seen = np.flatnonzero((weights > 0) & np.isfinite(losses[:, 0]))
+    names, code, counts = np.unique(groups[seen], return_inverse=True, return_counts=True)
+    losses, weights = losses[seen], weights[seen]
 
     def means(values: Array, share: Array) -> Array:
         total = np.zeros((len(names), values.shape[1]))
-        np.add.at(total, of_rows, share[:, None] * values)
-        mass = np.bincount(of_rows, share, minlength=len(names))
-        kept: Array = total[counts > 0] / mass[counts > 0, None]
-        return kept
+        np.add.at(total, code, share[:, None] * values)
+        found: Array = total / np.bincount(code, share)[:, None]
+        return found
 
-    losses, variances = [], []
-    for k, y in enumerate(sample.ys):
-        _, z, share = folds.entries(k, sample.weights)
-        loss = numpy(sample.loss.value(z, pick(y, rows)[:, None]))
-        losses.append(means(loss, numpy(share)))
-        each = positive / times
-        variances.append(means(loss**2, each) - means(loss, each) ** 2)
-    seen = np.round(counts[counts > 0]).astype(int)
-    errors = np.sqrt(np.maximum(np.mean(variances, axis=0), 0.0) / seen[:, None])
-    return EnvironmentLosses(names[counts > 0], seen, np.mean(losses, axis=0), errors)
+    even = np.ones(len(seen))
+    variance = means((losses - means(losses, even)[code]) ** 2, even)
+    return EnvironmentLosses(
+        names, counts, means(losses, weights), np.sqrt(variance / counts[:, None])
+    )
 
 
 def design_effect(losses: Array, groups: Array) -> float:
@@ -435,21 +431,19 @@ def design_effect(losses: Array, groups: Array) -> float:
     return float(1 + (m @ m / n - 1) * rho)
 
 
-def _row_losses(sample: Sample, folds: FoldScores, place: int) -> Array:
-    """Return the out-of-fold loss of every row at one delta, over its folds and target vectors.
+def row_losses(sample: Sample, folds: FoldScores) -> Array:
+    """Return the out-of-fold losses (n, m) of rows, over their folds and target vectors.
 
-    A row that no fold tested has the mean loss of the others.
+    They are NaN for a row that no fold tested.
     """
-    losses = []
+    rows = numpy(folds.tested[0])
+    total = np.zeros((len(sample.weights), len(folds.mean)))
     for k, y in enumerate(sample.ys):
-        rows, z, _ = folds.entries(k, sample.weights)
-        value = numpy(sample.loss.value(z[:, place], y[rows]))
-        rows = numpy(rows)
-        count = np.bincount(rows, minlength=len(y))
-        total = np.bincount(rows, value, minlength=len(y))
-        losses.append(np.where(count > 0, total / np.maximum(count, 1), value.mean()))
-    found: Array = np.mean(losses, axis=0)
-    return found
+        z = folds.entries(k, sample.weights)[1]
+        np.add.at(total, rows, numpy(sample.loss.value(z, pick(y, rows)[:, None])))
+    times = np.bincount(rows, minlength=len(total)).astype(float)
+    times[times == 0] = np.nan
+    return total / (len(sample.ys) * times[:, None])
 
 
 class TrueClass(Logistic):
