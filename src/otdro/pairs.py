@@ -57,6 +57,11 @@ class Listed(Scattered):
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def rows(self) -> Array:
+        """The numbers of the rows in all pairs."""
+        return self.index
+
     def _parts(self, X: Array) -> Iterator[Array]:
         """Yield x_i - x_j, a block of pairs at a time.
 
@@ -131,7 +136,7 @@ class Pairs:
         for name, pairs in (("must-link", self.must), ("cannot-link", self.cannot)):
             if len(pairs) == 0:
                 raise NoPairsError(f"there are no {name} pairs; {_REMEDY[name]}")
-            rows = pairs.index if isinstance(pairs, Listed) else pairs.rows
+            rows = pairs.rows
             if rows.min() < 0 or rows.max() >= n_rows:
                 worst = rows.max() if rows.max() >= n_rows else rows.min()
                 raise ValueError(
