@@ -48,6 +48,9 @@ def written_product(A: Any, B: Any) -> Array:
 WRITTEN_UP_TO = 2_000
 #: The same from fewer rows than columns.
 FEW_ROWS_UP_TO = 256
+#: Rows of more than ``WRITTEN_UP_TO`` columns or features that a cost is learned from at most: a
+#: table of all pairs of rows takes part.
+WIDE_UP_TO = 1_000
 #: Products of pairs of entries within rows that are kept.
 PRODUCTS_UP_TO = 2_000_000
 #: Entries of a block of rows that is cast, centred or scaled at a time: 2 MiB.

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 
 from .arrays import library, numpy, pick
-from .design import BLOCK_ENTRIES, WRITTEN_UP_TO, Design, as_dense
+from .design import BLOCK_ENTRIES, WIDE_UP_TO, WRITTEN_UP_TO, Design, as_dense
 
 Array = NDArray[Any]
 
@@ -168,12 +168,10 @@ def key(index: Array, n: int) -> Array:
 #: Rows that suffice to make pairs from: the scatter of pairs is known well enough from these, and
 #: neighbours are expensive to find.
 TEACH_ON = 2_000
-#: Rows per column, where that is more.
+#: Rows per column, where that is more; costs are compared on as many.
 PER_COLUMN = 10
 #: Rows that are used at most, those without labels too.
 TEACH_UP_TO = 5_000
-#: The same where a row has many columns: a table of all pairs of rows takes part.
-WIDE_UP_TO = 1_000
 #: Decimals to which sketches of equal rows agree.
 DIGITS = 9
 

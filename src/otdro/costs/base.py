@@ -190,9 +190,9 @@ class _Shape:
         return f"<array of shape {self.shape}>"
 
 
-#: The step, relative to 1 + the size of an entry: near the cube root of the rounding unit, where
-#: the error of the difference and that of rounding balance.
-STEP = 1e-5
+#: The step, relative to 1 + the size of an entry: at the cube root of the rounding unit the error
+#: of the difference and that of rounding balance.
+STEP = np.cbrt(np.finfo(float).eps)
 
 
 def central(f: Callable[[Array], Array], U: Array) -> Array:

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Cost
-
-#: The largest cost of no move at all, for what rounding leaves of a difference.
-AT_THE_ROW = 1e-10
+from .table import EVEN
 
 
 @dataclass(eq=False, repr=False)
@@ -51,7 +49,7 @@ class CallableCost(Cost):
     def verify(self, X: Array) -> None:
         """Refuse a cost that is not zero at u = x, or that is negative nearby."""
         at = self.price(X, X)
-        if at.max() > AT_THE_ROW:
+        if at.max() > EVEN:
             raise ValueError(
                 f"the cost {self._name} must be zero at u = x; it is {at.max():.3g} at row "
                 f"{int(at.argmax())}."

@@ -9,17 +9,12 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
-from ..design import WRITTEN_UP_TO
+from ..design import BLOCK_ENTRIES, WIDE_UP_TO, WRITTEN_UP_TO
 from .base import Array, Cost, central
 from .mahalanobis import definite_matrix, is_structured, seeded
 
 #: An eigenvalue of a local matrix this small, relative to the largest entry, is zero.
 FLAT = 1e-12
-#: Rows from which the metric of more than ``WRITTEN_UP_TO`` features is learned, at most: with
-#: thousands of features more rows would take gigabytes.
-LEARN_FROM = 1_000
-#: Entries of features or Jacobians that are in memory at a time.
-BLOCK = 2**22
 
 
 @dataclass(eq=False, repr=False)
@@ -64,8 +59,8 @@ class FeatureMap(Cost):
 
     def _learned_metric(self, X: Array, y: Array) -> Any:
         """Return Lam as the learner leaves it: a diagonal, a full matrix, or a ``LowRank``."""
-        if self.map(X[:1]).shape[1] > WRITTEN_UP_TO and len(X) > LEARN_FROM:
-            index = np.random.default_rng(0).choice(len(X), LEARN_FROM, replace=False)
+        if self.map(X[:1]).shape[1] > WRITTEN_UP_TO and len(X) > WIDE_UP_TO:
+            index = np.random.default_rng(0).choice(len(X), WIDE_UP_TO, replace=False)
             X, y = X[index], y[index]
         matrix = definite_matrix(seeded(self.metric).fit(self.map(X), y))
         if is_structured(matrix):
@@ -199,7 +194,7 @@ class FeatureMap(Cost):
             linear, S = gradient_of_quadratic(np.broadcast_to(a, size), d)
             constant, T = gradient_of_quadratic(F.T, d)
         A = np.empty((n, d, d))
-        step = max(1, BLOCK // (size * d))
+        step = max(1, BLOCK_ENTRIES // (size * d))
         for start in range(0, n, step):
             rows = X[start : start + step]
             if self._analytic:

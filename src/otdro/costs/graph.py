@@ -12,9 +12,6 @@ from sklearn.neighbors import NearestNeighbors
 
 from .base import Array, Cost
 
-#: The length of an edge between places that coincide, relative to the longest edge.
-SHORTEST = 1e-12
-
 
 @dataclass(eq=False, repr=False)
 class Graph(Cost):
@@ -53,9 +50,8 @@ class Graph(Cost):
         # one edge per pair, whichever end chose it
         pair, first = np.unique(np.sort(pair, axis=0), axis=1, return_index=True)
         # places that a base makes coincide: a length of zero would read as no edge
-        size = np.maximum(
-            length.ravel()[first], SHORTEST * max(length.max(), np.finfo(float).tiny / SHORTEST)
-        )
+        exact = np.finfo(float)
+        size = np.maximum(length.ravel()[first], max(exact.eps * length.max(), exact.tiny))
         return sparse.csr_array((size, (pair[0], pair[1])), shape=(len(nodes), len(nodes)))
 
     def distance_to_nodes(self, X: Array, support: Array | None) -> Array:

@@ -16,9 +16,7 @@ from sklearn.base import clone
 
 from .base import Array, Cost
 from .norm import unit
-
-#: The largest difference across the diagonal, relative to the largest entry, that is rounding.
-SYMMETRIC = 1e-10
+from .table import EVEN
 
 
 class Mahalanobis(Cost):
@@ -75,7 +73,7 @@ class Mahalanobis(Cost):
         if not np.isfinite(entries).all():
             raise ValueError("the cost matrix has NaN or infinite entries.")
         asymmetry = np.abs(entries - entries.T).max()
-        if asymmetry > SYMMETRIC * np.abs(entries).max():
+        if asymmetry > EVEN * np.abs(entries).max():
             raise ValueError(
                 f"the cost matrix must be symmetric; entries differ by up to {asymmetry:.3g}."
             )

@@ -21,10 +21,8 @@ LOADINGS = 5
 WIDEST = 40
 #: Letters of a name at the end of a line.
 LONG = 60
-#: Prices that agree to these decimals keep the order of the columns.
-PRICE_DIGITS = 12
-#: Extremes that agree to this share are the same in every direction.
-EVEN = 1e-9
+#: What rounding may leave of a difference of equal numbers of a cost, relative to their size.
+EVEN = 1e-10
 #: The names of the l_p norms as costs, by the exponent of the dual norm.
 NORMS: dict[Any, str] = {np.inf: "l1", 2: "euclidean", 1: "linf"}
 
@@ -68,7 +66,7 @@ class CostTable:
 
     def __str__(self) -> str:
         title = "Price of moving one feature by one standard deviation, most expensive first"
-        order = np.argsort(-self.price.round(PRICE_DIGITS), kind="stable")[:ROWS]
+        order = np.argsort(-(self.price / EVEN).round(), kind="stable")[:ROWS]
         body = [[self.names[j], f"{self.move[j]:.4g}", f"{self.price[j]:.4g}"] for j in order]
         lines = Grid(["feature", "move", "price"], body).lines() + left_out(len(self.names))
         return "\n".join([title, *lines, "", *self._directions()])

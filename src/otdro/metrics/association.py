@@ -83,7 +83,7 @@ class Association(Metric):
         """Return unit vectors (n, m), with the mean what the labels may explain, and k."""
         if y is None:
             raise ValueError("Association.fit needs y.")
-        y, kind = self._labels(X, y)
+        y, kind = self._labels(X, y, self.task)
         if kind == "regression":
             t = y - np.median(y)
             t = fenced(t[:, None], np.ones(len(t)))

@@ -92,13 +92,13 @@ class Metric(BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         return fenced_rows(as_dense(X) if X.shape[1] <= WRITTEN_UP_TO else X)
 
-    def _labels(self, X: Any, y: Any) -> tuple[Array, str]:
+    def _labels(self, X: Any, y: Any, task: str) -> tuple[Array, str]:
         """Return one label or target per row, and which of the two they are."""
         y = column_or_1d(on_host(y))
         check_consistent_length(X, y)
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        return y, target_kind(y, getattr(self, "task", "auto"))
+        return y, target_kind(y, task)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -198,7 +198,7 @@ class MetricLearner(Metric):
             return resolve(pairs, X.shape[0], y)
         if y is None:
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
-        y, kind = self._labels(X, y)
+        y, kind = self._labels(X, y, self.task)
         if kind == "regression":
             made = from_target(X, y, random_state=self.random_state)
         else:

@@ -96,7 +96,7 @@ class Spectral(Metric):
             return X - X.mean(axis=0)
         if y is None:
             raise ValueError("Spectral(within=True) needs labels: call fit(X, y).")
-        y, kind = self._labels(X, y)
+        y, kind = self._labels(X, y, "auto")
         if kind == "regression":
             raise ValueError(
                 "Spectral(within=True) needs classes, and y is a continuous target: use "

@@ -32,6 +32,7 @@ from ..arrays import beside, full, library, namespace, numpy, pick
 from ..costs import Cost, Norm
 from ..design import model_scores
 from ..losses import Loss
+from ..pairs import PER_COLUMN
 from ..problem import Sample, Solution
 from ..progress import logger, note
 from ..solvers import Solver
@@ -57,8 +58,6 @@ REPEAT_UP_TO = 120
 REPEATS = 3
 #: Rows on which costs are compared at least where rows are more.
 COMPARE_ON = 1_000
-#: Rows per column on which costs are compared at least.
-PER_COLUMN = 10
 #: Rows of the rarest class on which costs are compared at least.
 OF_A_CLASS = 100
 

@@ -34,11 +34,10 @@ RAISED = 0.1
 FURTHER = 60
 #: Share of the distances from the mean that one row among many cannot have: it is far out.
 LONE = 0.01
-#: The gap of the solutions by which a threshold is sought where a kink leaves no formula.
-KINKED_TOL = 1e-7
-#: Newton steps to that threshold.
-NEWTON_STEPS = 12
-#: The last of these steps, relative to the threshold.
+#: The gap of solutions from which a delta is computed: thresholds, pilots of the theory, starts of
+#: passes over chunks.
+PILOT_TOL = 1e-8
+#: The last Newton step to a threshold where a kink leaves no formula, relative to it.
 NEAR_ENOUGH = 1e-4
 
 
@@ -260,10 +259,10 @@ def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
 
 def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:
     """Return the zero of the convex, decreasing F(0 model) - F*(delta), by Newton from the left."""
-    solver = Exact(tol=KINKED_TOL)
+    solver = Exact(tol=PILOT_TOL)
     flat = sample.problem(y, Ball(cost, bound, order)).constant[1]
     delta = 0.5 * bound
-    for _ in range(NEWTON_STEPS):
+    while delta < bound:
         [[found]] = solver.solve([sample.problem(y, Ball(cost, delta, order))], [delta])
         rise = flat - found.objective
         # a fall of the risk that its gap explains is none

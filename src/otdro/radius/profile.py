@@ -29,22 +29,18 @@ from ..duality import require_lipschitz
 from ..problem import Ball, Sample
 from ..solvers import Exact
 from .checks import checked_sample
-from .grid import threshold
+from .grid import PILOT_TOL, threshold
 
 Array = NDArray[Any]
 
-#: Robust fits to the fixed point of a pilot, and their gap.
-ROUNDS, PILOT_TOL = 5, 1e-8
-#: The gap of a plain fit, and its steps: where it takes more, classes are separable.
-PLAIN_TOL, PLAIN_STEPS = 1e-9, 60
+#: Robust fits to the fixed point of a pilot.
+ROUNDS = 5
+#: Steps of a plain fit: where it takes more, classes are separable.
+PLAIN_STEPS = 60
 #: Eigenvalues, and distances to a pole, below this share of the largest are none.
 ROUNDING = 1e-12
-#: The accuracy of a quantile, relative to the mean.
-QUANTILE_TOL = 1e-15
-#: How far below the least possible saddle its search starts, relative to it.
-BELOW_ROOT = 1e-9
-#: The exponent at which the integrand has vanished, e^-40, and the nodes up to there.
-VANISHED, NODES = 40.0, 400
+#: Nodes of the trapezoid rule, up to where the integrand has vanished.
+NODES = 400
 #: Rows per slope (of labels: rows of the rarer class) below which the limit law is far: for targets
 #: a region of 95% then covers 0.93 or less, for labels its intervals are far too wide.
 ROWS_PER_SLOPE = {"regression": 30, "classification": 10}
@@ -149,7 +145,7 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
     """
     if np.count_nonzero(numpy(sample.weights)) > sample.X.shape[1] + 1:
         problem = sample.problem(y, Ball(cost, 0.0, 2))
-        [[plain]] = Exact(tol=PLAIN_TOL, max_iter=PLAIN_STEPS).solve([problem], [0.0])
+        [[plain]] = Exact(tol=PILOT_TOL, max_iter=PLAIN_STEPS).solve([problem], [0.0])
         if not sample.loss.minimum_at_infinity:
             return plain.coef, plain.intercept
         z = Design(sample.X).scores(plain.coef) + plain.intercept
@@ -294,7 +290,8 @@ def chi_square_quantile(omega: Array, confidence: float) -> float:
         high *= 2
     while chi_square_tail(omega, low) < tail:
         low /= 4
-    root = brentq(lambda q: chi_square_tail(omega, q) - tail, low, high, xtol=QUANTILE_TOL)
+    exact = float(np.finfo(float).eps)
+    root = brentq(lambda q: chi_square_tail(omega, q) - tail, low, high, xtol=exact)
     return float(scale * root)
 
 
@@ -313,12 +310,12 @@ def chi_square_tail(omega: Array, q: float) -> float:
         return float(np.sum(omega / (1 - 2 * omega * t))) - q - 1 / t
 
     if below:
-        a = brentq(slope, -(len(omega) / 2 + 1) / q * (1 + BELOW_ROOT), -ROUNDING * edge)
+        a = brentq(slope, -(len(omega) + 2) / q, -ROUNDING * edge)
     else:
         a = brentq(slope, ROUNDING * edge, edge * (1 - ROUNDING))
     # the focus at the end of the cut, unless that makes the parabola too narrow
     width = 4 * max(abs(a), edge - a)
-    v = np.linspace(0, np.sqrt(VANISHED * width / q), NODES)
+    v = np.linspace(0, np.sqrt(-np.log(np.finfo(float).eps) * width / q), NODES)
     t = a + 1j * v + v**2 / width
     log_m = -0.5 * np.sum(np.log(1 - 2 * np.outer(omega, t)), axis=0)
     # conjugate symmetry: twice the real part of the upper half, dt = (i + 2v/width) dv

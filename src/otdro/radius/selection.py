@@ -59,7 +59,7 @@ from .folds import (
     model_scorer,
     splits,
 )
-from .grid import Path, default_deltas, solve_path, tidy
+from .grid import PILOT_TOL, Path, default_deltas, solve_path, tidy
 from .profile import theory_delta
 from .rules import Evidence, Verdict, binary_view, by_margins, environment_losses
 from .rules import resolve as resolve_rule
@@ -95,8 +95,6 @@ FURTHER = 7
 #: Every such delta of a grid is tried where costs are compared on a part of the rows, or where rows
 #: are wide.
 EVERY = 3
-#: The least gap asked of solutions on the rows in memory: their passes over all rows start there.
-IN_MEMORY_TOL = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -840,7 +838,7 @@ def choose_in_chunks(stream: Stream, sample: Sample, solver: Exact, settings: Se
     ratio = (kept / stream.effective_rows) ** (order / 2)
     if settings.deltas is not None:
         settings = replace(settings, deltas=check_deltas(settings.deltas) / ratio)
-    memory = Exact(max(solver.tol, IN_MEMORY_TOL), max(solver.max_iter, Exact.max_iter))
+    memory = Exact(max(solver.tol, PILOT_TOL), max(solver.max_iter, Exact.max_iter))
     choice = choose(sample, memory, settings)
     starts = choice.solutions
     if isinstance(asked.delta, str):
