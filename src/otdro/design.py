@@ -415,13 +415,6 @@ class KernelSpan(Span):
         return numpy(self.W.T @ self.design.scores(theta))
 
 
-def triangular_rows(Z: Array) -> tuple[Array, Array]:
-    """Return B (n, n), lower triangular, and V (d, n), V'V = I, with Z = BV' for n <= d rows."""
-    # the transpose of a copy in the order of its rows is decomposed in place
-    V, R = qr(np.array(Z, order="C").T, mode="economic", overwrite_a=True, check_finite=False)
-    return np.ascontiguousarray(R.T), V
-
-
 def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
     """Return the design with rows Z V and the span V of the rows of Z.
 
@@ -434,8 +427,10 @@ def row_space(design: Design, plain: bool = False) -> tuple[Design, Span]:
         return _kernel_space(design)
     Z = design.dense()
     if design.n > SINGULAR_UP_TO and not plain and isinstance(Z, np.ndarray):
-        rows, basis = triangular_rows(Z)
-        return Design(rows), Span(basis)
+        # Z = R'V' for n <= d rows; the transpose of a copy in the order of its rows is decomposed
+        # in place
+        V, R = qr(np.array(Z, order="C").T, mode="economic", overwrite_a=True, check_finite=False)
+        return Design(np.ascontiguousarray(R.T)), Span(V)
     U, s, Vt = namespace(Z).linalg.svd(Z, full_matrices=False)
     s, Vt = numpy(s), numpy(Vt)
     keep = s > 1e-14 * max(s[0], np.finfo(float).tiny) if len(s) else np.zeros(0, dtype=bool)

@@ -35,7 +35,8 @@ class Asinh(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ign
         X = validate_data(self, X, dtype=np.float64)
         self.center_ = np.median(X, axis=0)
         distance = np.abs(X - self.center_)
-        self.scale_ = _first_positive(np.median(distance, axis=0), distance.mean(axis=0))
+        median, mean = np.median(distance, axis=0), distance.mean(axis=0)
+        self.scale_ = np.where(median > 0, median, np.where(mean > 0, mean, 1.0))
         return self
 
     def transform(self, X: Any) -> Array:
@@ -44,10 +45,6 @@ class Asinh(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ign
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scaled: Array = np.arcsinh((X - self.center_) / self.scale_)
         return scaled
-
-
-def _first_positive(first: Array, second: Array) -> Array:
-    return np.where(first > 0, first, np.where(second > 0, second, 1.0))
 
 
 def scaler(name: str = "auto") -> Any:

@@ -53,20 +53,19 @@ class FeatureMap(Cost):
             features = clone(features).fit(X)
         fitted = FeatureMap(features, metric, self.jacobian, self.linearised)
         if hasattr(metric, "fit"):
-            fitted.metric = fitted._learned_metric(X, y)
+            # as the learner leaves it: a full matrix or a ``LowRank``, or a diagonal
+            if fitted.map(X[:1]).shape[1] > WRITTEN_UP_TO and len(X) > WIDE_UP_TO:
+                index = np.random.default_rng(0).choice(len(X), WIDE_UP_TO, replace=False)
+                X, y = X[index], y[index]
+            matrix = definite_matrix(seeded(metric).fit(fitted.map(X), y))
+            if is_structured(matrix):
+                fitted.metric = matrix if matrix.components.shape[1] else matrix.diagonal
+            else:
+                prices = np.diag(matrix)
+                even = np.count_nonzero(matrix) == np.count_nonzero(prices)
+                fitted.metric = prices if even else matrix
         fitted._check_metric(fitted.map(X[:1]).shape[1])
         return fitted
-
-    def _learned_metric(self, X: Array, y: Array) -> Any:
-        """Return Lam as the learner leaves it: a diagonal, a full matrix, or a ``LowRank``."""
-        if self.map(X[:1]).shape[1] > WRITTEN_UP_TO and len(X) > WIDE_UP_TO:
-            index = np.random.default_rng(0).choice(len(X), WIDE_UP_TO, replace=False)
-            X, y = X[index], y[index]
-        matrix = definite_matrix(seeded(self.metric).fit(self.map(X), y))
-        if is_structured(matrix):
-            return matrix if matrix.components.shape[1] else matrix.diagonal
-        diagonal = np.diag(matrix)
-        return diagonal if np.count_nonzero(matrix) == np.count_nonzero(diagonal) else matrix
 
     def _check_metric(self, n_features: int) -> None:
         """Refuse prices that are not positive, or not one for every feature."""

@@ -247,14 +247,12 @@ def threshold(sample: Sample, y: Array, cost: Cost, order: int) -> float:
         from ..solvers.softmax import pair_threshold
 
         found = pair_threshold(problem)
-        if found.least or found.delta == 0:
-            return found.delta
-        return _kinked_threshold(sample, y, cost, order, found.delta)
-    zero = _zero(problem)
-    bound = zero.threshold(float(cost.norm(zero.pull)), sample.loss.lipschitz, order)
-    if zero.unique or bound == 0:
-        return bound
-    return _kinked_threshold(sample, y, cost, order, bound)
+        bound, exact = found.delta, found.least
+    else:
+        zero = _zero(problem)
+        bound = zero.threshold(float(cost.norm(zero.pull)), sample.loss.lipschitz, order)
+        exact = zero.unique
+    return bound if exact or bound == 0 else _kinked_threshold(sample, y, cost, order, bound)
 
 
 def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: float) -> float:

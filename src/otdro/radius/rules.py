@@ -174,8 +174,9 @@ def smoothed(evidence: Evidence) -> Verdict:
     outweighs as n grows. Margins far out count as on a fence; rows far out too, and the less the
     farther they are. n is the number of distinct
     rows; where folds leave out environments it is divided by their ``design_effect``, because rows
-    of one environment tell the same; where folds of rows chose before, ``moved_by_environments``
-    decides. With a scorer of the user's, or a cost that is no norm (and
+    of one environment tell the same; where folds of rows chose before, those of environments move
+    their choice, most of the way, where the mean loss of environments falls by more than ``GAIN``
+    of it. With a scorer of the user's, or a cost that is no norm (and
     so has no profile), it is the best mean score. Where the folds say that labels have no noise,
     it is the least delta.
     """
@@ -187,24 +188,15 @@ def smoothed(evidence: Evidence) -> Verdict:
     loss = max(-float(evidence.folds.mean[place]), float(np.finfo(float).tiny))
     slope = evidence.information / loss
     verdict = Verdict(place, float(values[place]), 1.0, slope)
-    if evidence.by_rows is not None and evidence.groups is not None:
-        place = moved_by_environments(evidence, evidence.groups, evidence.by_rows, place)
-        return verdict._replace(place=place)
+    by_rows, groups = evidence.by_rows, evidence.groups
+    if by_rows is not None and groups is not None:
+        # few environments are few data: they move the choice only where it clearly gains
+        losses = environment_losses(evidence.sample, evidence.folds, groups).losses.mean(axis=0)
+        way = WAY if losses[place] < (1 - GAIN) * losses[by_rows] else 0.0
+        return verdict._replace(place=int(np.round(by_rows + way * (place - by_rows))))
     if labels_without_noise(evidence):
         return verdict._replace(place=len(values) - 1, beyond=True)
     return verdict
-
-
-def moved_by_environments(evidence: Evidence, groups: Array, by_rows: int, place: int) -> int:
-    """Return where to go from the choice of folds of rows to that of folds of environments.
-
-    Few environments are few data: their folds are followed, most of the way, where the mean loss
-    of environments falls by more than ``GAIN`` of it.
-    """
-    losses = environment_losses(evidence.sample, evidence.folds, groups).losses.mean(axis=0)
-    if losses[place] >= (1 - GAIN) * losses[by_rows]:
-        return by_rows
-    return int(np.round(by_rows + WAY * (place - by_rows)))
 
 
 def criterion(evidence: Evidence) -> Array:
@@ -266,42 +258,35 @@ def resolve(rule: Any) -> Rule:
 
 
 def smoothed_loss(evidence: Evidence, n: float) -> tuple[Array, float]:
-    """Return L_h for every delta, and the loss of the best constant as its unit."""
-    sample = evidence.sample
-    h = min(1.0, SMOOTHING / n) if sample.loss.task == "classification" else 0.0
-    ball = Ball(evidence.cost, 0.0, evidence.order)
-    flat = [sample.problem(y, ball).constant[1] for y in sample.ys]
-    losses = [_smoothed(evidence, k, h) for k in range(len(sample.ys))]
-    return np.mean(losses, axis=0), float(np.mean(flat))
+    """Return L_h for every delta, and the loss of the best constant as its unit.
 
-
-def _smoothed(evidence: Evidence, k: int, h: float) -> Array:
-    """Return the out-of-fold loss of the target k at every delta, smoothed by h.
-
-    It is the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature, mu and
+    L_h is the mean loss at margins mu + sqrt(1 - h^2)(m - mu) + h s N(0, 1), by quadrature, mu and
     s the mean and deviation of the margins m. Margins are fenced: one row far out must not decide
     on delta. A row at k times its fence counts 1/k, with its score on the fence about the median:
     models fitted to such rows say nothing about others.
     """
     sample, loss = evidence.sample, evidence.sample.loss
-    rows, z, share = evidence.folds.entries(k, sample.weights)
-    inside = sample.fence[1][rows]
-    if inside.min() < 1:
-        c = weighted_quantile(z, share, 0.5)
-        z, share = c + inside[:, None] * (z - c), share * inside / (share @ inside)
-    y = sample.ys[k][rows, None]
-    if h == 0:
-        return numpy(share @ loss.value(z, y))
-    margin = fenced(z * y, share)
-    mu = share @ margin
-    s = (share @ (margin - mu) ** 2) ** 0.5
+    h = min(1.0, SMOOTHING / n) if loss.task == "classification" else 0.0
     nodes, mass = np.polynomial.hermite_e.hermegauss(NODES)
-    centre = mu + np.sqrt(1 - h**2) * (margin - mu)
-    found: Array = sum(
-        w * numpy(share @ loss.value((centre + h * s * float(x)) * y, y))
-        for x, w in zip(nodes, mass / mass.sum(), strict=True)
-    )
-    return found
+    ball, flat, losses = Ball(evidence.cost, 0.0, evidence.order), [], []
+    for k, target in enumerate(sample.ys):
+        flat.append(sample.problem(target, ball).constant[1])
+        rows, z, share = evidence.folds.entries(k, sample.weights)
+        inside = sample.fence[1][rows]
+        if inside.min() < 1:
+            c = weighted_quantile(z, share, 0.5)
+            z, share = c + inside[:, None] * (z - c), share * inside / (share @ inside)
+        y = target[rows, None]
+        if h == 0:
+            losses.append(numpy(share @ loss.value(z, y)))
+            continue
+        margin = fenced(z * y, share)
+        mu = share @ margin
+        s = (share @ (margin - mu) ** 2) ** 0.5
+        centre = mu + np.sqrt(1 - h**2) * (margin - mu)
+        at_nodes = [numpy(share @ loss.value((centre + h * s * float(x)) * y, y)) for x in nodes]
+        losses.append(mass / mass.sum() @ np.stack(at_nodes))
+    return np.mean(losses, axis=0), float(np.mean(flat))
 
 
 def profile_median(evidence: Evidence) -> Array:
