@@ -47,10 +47,7 @@ def checked_sample(
         check_targets(y, loss)
     check_places(X, sample_weight=sample_weight)
     weights = normalise(check_weights(X, sample_weight), "sample_weight")
-    if isinstance(cost, str) and cost in costs.KNOWN:
-        cost = costs.KNOWN[cost]
-    elif is_array(cost):
-        cost = costs.Mahalanobis(np.asarray(cost, dtype=float))
+    cost = as_cost(cost)
     if not isinstance(cost, Cost):
         raise ValueError(f"unknown cost={cost!r}; known: {', '.join(costs.KNOWN)}, or a Cost.")
     cost.check(X.shape[1])
@@ -123,9 +120,17 @@ def check_groups(groups: Any, n: int) -> Array | None:
     return found
 
 
-def is_array(cost: Any) -> bool:
-    """Whether a cost is a matrix: an array, a table, or lists of numbers."""
-    return isinstance(cost, list | tuple) or hasattr(cost, "__array__")
+def as_cost(cost: Any) -> Any:
+    """Return the cost that a name or a matrix stands for: an array, a table or lists of numbers.
+
+    Anything else is returned as it is.
+    """
+    if isinstance(cost, str):
+        return costs.KNOWN.get(cost, cost)
+    is_array = isinstance(cost, list | tuple) or hasattr(cost, "__array__")
+    if is_array and not isinstance(cost, type | Cost):
+        return costs.Mahalanobis(np.asarray(cost, dtype=float))
+    return cost
 
 
 def resolve_order(order: Any, loss: Loss, cost: Cost | None) -> int:

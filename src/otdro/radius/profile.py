@@ -36,8 +36,6 @@ Array = NDArray[Any]
 
 #: Robust fits to the fixed point of a pilot.
 ROUNDS = 5
-#: Steps of a plain fit: where it takes more, classes are separable.
-PLAIN_STEPS = 60
 #: Eigenvalues, and distances to a pole, below this share of the largest are none.
 ROUNDING = 1e-12
 #: Nodes of the trapezoid rule, up to where the integrand has vanished.
@@ -146,7 +144,7 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
     """
     if np.count_nonzero(numpy(sample.weights)) > sample.X.shape[1] + 1:
         problem = sample.problem(y, Ball(cost, 0.0, 2))
-        [[plain]] = Exact(tol=PILOT_TOL, max_iter=PLAIN_STEPS).solve([problem], [0.0])
+        [[plain]] = Exact(tol=PILOT_TOL).solve([problem], [0.0])
         if not sample.loss.minimum_at_infinity:
             return plain.coef, plain.intercept
         z = Design(sample.X).scores(plain.coef) + plain.intercept

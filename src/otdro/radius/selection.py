@@ -47,7 +47,7 @@ from ..pairs import NoPairsError, generator, sketch, teaching_rows
 from ..problem import Ball, Sample, Solution
 from ..progress import logger
 from ..solvers import Exact, Solver
-from .checks import check_delta, check_deltas, is_array, resolve_order
+from .checks import as_cost, check_delta, check_deltas, resolve_order
 from .folds import (
     REPEAT_UP_TO,
     REPEATS,
@@ -300,15 +300,10 @@ def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
 
 def resolve_cost(cost: Any, X: Any) -> Candidates:
     """Return the candidates that the parameter ``cost`` of an estimator stands for."""
+    cost = Learned() if isinstance(cost, str) and cost == "learned" else as_cost(cost)
     if isinstance(cost, str):
-        if cost == "learned":
-            return _learnable(Learned(), X)
-        if cost not in known.KNOWN:
-            names = ", ".join([*known.KNOWN, "learned"])
-            raise ValueError(f"unknown cost={cost!r}; known: {names}, a Cost or a metric learner.")
-        cost = known.KNOWN[cost]
-    elif is_array(cost) and not isinstance(cost, type | Cost):
-        cost = Mahalanobis(np.asarray(cost, dtype=float))
+        names = ", ".join([*known.KNOWN, "learned"])
+        raise ValueError(f"unknown cost={cost!r}; known: {names}, a Cost or a metric learner.")
     if isinstance(cost, Cost):
         if not cost.learns:
             cost.check(X.shape[1])
