@@ -176,18 +176,21 @@ def _at(
         a, D = sample.loss.derivative(z, y), weights * sample.loss.curvature(z, y)
         # a free intercept takes out the mean, weighted by the curvature
         center = Design(sample.X).adjoint(D) / float(D.sum()) if sample.fit_intercept else None
-        design, D = Design(sample.X, cost.factor(), center), weights * a**2
-        if design.d > max(WRITTEN_UP_TO, design.n):
-            # D^1/2 ZZ' D^1/2 has the same spectrum but 0
-            root = np.sqrt(D)
-            S = root[:, None] * design.kernel() * root
-        else:
-            S = design.gram(D)
+        S = _smaller_gram(Design(sample.X, cost.factor(), center), weights * a**2)
         quantile = chi_square_quantile(np.maximum(eigvalsh(S), 0), confidence)
         return float(np.sqrt(quantile / rows(weights)))
     m = moments(sample, y, cost, coef, intercept)
     omega = eigh(m.covariance, _invertible(m.G), eigvals_only=True)
     return chi_square_quantile(np.maximum(omega, 0), confidence) / m.n
+
+
+def _smaller_gram(design: Design, D: Array) -> Array:
+    """Return Z' diag(D) Z, of wide rows the kernel D^1/2 ZZ' D^1/2 of the same spectrum but 0."""
+    if design.d <= WRITTEN_UP_TO or design.d <= design.n:
+        return design.gram(D)
+    root = np.sqrt(D)
+    kernel: Array = root[:, None] * design.kernel() * root
+    return kernel
 
 
 def rows(weights: Array) -> float:
