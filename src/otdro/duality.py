@@ -569,7 +569,11 @@ def zero_model(
     z = full(len(y), b, y)
     a, unique = _slopes(loss, z, y, weights, fit_intercept)
     risk = float(weights @ loss.value(z, y))
-    return ZeroModel(b, risk, a, design.adjoint(weights * a), float(weights @ a**2), unique)
+    pull = design.adjoint(weights * a)
+    # of a constant column far from 0 only the rounding of its centre is left
+    left = 4 * np.sqrt(len(y)) * np.finfo(float).eps * design.offset * float(weights @ abs(a))
+    pull = np.where(np.abs(pull) > left, pull, 0.0)
+    return ZeroModel(b, risk, a, pull, float(weights @ a**2), unique)
 
 
 def threshold(size: Any, mean_square: Any, lipschitz: float, order: int) -> Any:
