@@ -78,6 +78,10 @@ LEAST = 1e-2
 #: The length of a step below which the barrier problem is solved instead, and the share of the mean
 #: product at which it is.
 JAMMED = 0.1
+#: Newton steps to one barrier problem at most, and without progress before the search ends.
+PATIENCE = 50
+#: Progress is a fall of the gap, or of the sum of the products, by this factor.
+PROGRESS = 0.9
 #: Newton steps to the heights of the rows.
 ROOT_STEPS = 8
 #: The factor by which a step may increase the sum of the products.
@@ -370,6 +374,7 @@ def minimise(
     mu = min(max(above, target), FIRST * unit)
     now, solved, n_iter = _centred(rows, norm, _first(rows, norm, start, mu, unit), mu, goal)
     lower, slopes, best = 0.0, np.zeros_like(start.z), None
+    marks, marked = np.full(2, np.inf), n_iter
     while True:
         n_iter += 1
         equations = _Equations(rows, norm, now)
@@ -383,7 +388,10 @@ def minimise(
             if value > lower:
                 lower, slopes = value, mean
         gap = duality_gap(best.risk, lower)
-        if gap <= target or n_iter >= max_iter:
+        progress = np.array([gap, equations.total])
+        if (progress < PROGRESS * marks).any():
+            marks, marked = np.minimum(marks, progress), n_iter
+        if gap <= target or n_iter >= min(max_iter, marked + PATIENCE):
             break
         after, length = _after(equations, step, unit)
         if after is None:
@@ -438,7 +446,7 @@ def _centred(
     """Return the least of the barrier problem at mu, whether it was reached, and the steps."""
     now = _on_path(rows, now.place, now.pieces, now.norm, norm, mu)
     value = _barrier(rows, norm, now, mu)
-    for n_iter in range(goal.max_iter):
+    for n_iter in range(PATIENCE):
         equations = _Equations(rows, norm, now)
         step = equations.step(mu)
         if step.descent <= CENTRED * mu:
