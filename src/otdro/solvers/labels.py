@@ -78,6 +78,8 @@ LEAST = 1e-2
 #: The length of a step below which the barrier problem is solved instead, and the share of the mean
 #: product at which it is.
 JAMMED = 0.1
+#: A barrier problem is left where only shorter steps than this would lower it.
+SHORT = 2.0**-20
 #: Newton steps to one barrier problem at most, and without progress before the search ends.
 PATIENCE = 50
 #: Progress is a fall of the gap, or of the sum of the products, by this factor.
@@ -452,7 +454,7 @@ def _centred(
         if step.descent <= CENTRED * mu:
             return now, True, n_iter
         length = min(1.0, SHORT_OF * equations.longest(step, prices=False))
-        while length > SHORTEST:
+        while length > SHORT:
             after = _along(equations, step, length, goal.unit)
             if after is not None:
                 after = _on_path(rows, after.place, after.pieces, after.norm, norm, mu)
