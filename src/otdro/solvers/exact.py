@@ -161,7 +161,7 @@ FAMILIES = (
     Family("feature_map", ("Linearised",), lambda p: p.geometry == "local"),
     Family(
         "euclidean",
-        ("Spectral", "Newton", "JointNewton", "Pieces"),
+        ("Newton", "JointNewton", "Spectral", "Pieces"),
         lambda p: p.geometry == "euclidean",
     ),
     Family("conic", ("ActiveColumns", "InteriorPoint"), lambda p: True),
