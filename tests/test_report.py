@@ -219,6 +219,8 @@ def test_regression_says_what_is_right():
     text = report.render(audit(model, X, y, tau=0.5), model=model)
     assert "within 0.5 of the target" in text
     assert data(text)["own"] is None
+    # no boundary is drawn, and none is spoken of where it is hidden
+    assert '<span class="boundary-only">With more than two columns the boundary is drawn' in text
 
 
 def test_drift_is_told():
@@ -322,7 +324,19 @@ def test_commands_write_the_page(here, table, capsys):
     assert "The training rows</p>" in text
     command = ("audit", "m.skops", "rows.csv", "--target", "y", "--report", "audit.html", "-q")
     assert call(capsys, *command)[0] == 0
-    assert "m.skops on rows.csv" in (here / "audit.html").read_text()
+    text = html.unescape((here / "audit.html").read_text())
+    assert "m.skops on rows.csv" in text
+    assert "Guard it before deployment" in text
+    # what is required stands at the top, and the page has the advice that is printed
+    command = (*command[:-1], "--require-accuracy", "0.6", "--at-delta", "100")
+    code, out, _ = call(capsys, *command, "--json")
+    assert code == 3
+    told, text = json.loads(out), html.unescape((here / "audit.html").read_text())
+    lead = '<div class="lead"><ul><li>NOT MET: accuracy at delta = 100 >= 0.6, found '
+    assert lead in text
+    advice = text[text.index("What to do next</h2>") :]
+    assert re.findall("<li>(.*?)</li>", advice)[: len(told["advice"])] == told["advice"]
+    assert "Guard it before deployment" not in text
 
 
 def test_the_page_opens_with_the_verdict_that_the_command_prints(here, capsys):
@@ -380,7 +394,8 @@ def test_tables_of_a_page_say_what_they_count_and_compare(here, capsys):
     printed = list(told["attack"]["rows"])
     assert first[: len(printed)] == printed
     assert "mean loss rises most" not in text
-    assert "otdro fit prints the first of them too" in text
+    # a page of otdro audit has other rows than those that otdro fit printed
+    assert "otdro fit prints" not in text
 
 
 @pytest.mark.parametrize("scoring", [None, "accuracy"])

@@ -109,23 +109,23 @@ def audit(options: AuditOptions) -> int:
     with printing.working("reading") as doing:
         model = persistence.load(options.model)
         result, rows, notes = audited(model, options, doing)
+        requirements = []
+        required = options.require_accuracy
+        if required is not None:
+            found = result.accuracy(options.at_delta)
+            requirements.append(_requirement("accuracy", options.at_delta, required, found))
+        requirements += _limit(options.max_drift, result.drift)
         if page is not None:
             from ..report import write
 
             doing("writing the page")
             title = f"{options.model.name} on {Path(options.data).name}"
-            write(page, result, model=model, title=title, notes=notes, row_names=rows)
-    requirements = []
-    required = options.require_accuracy
-    if required is not None:
-        found = result.accuracy(options.at_delta)
-        requirements.append(_requirement("accuracy", options.at_delta, required, found))
-    requirements += _limit(options.max_drift, result.drift)
+            told = {"title": title, "notes": notes, "requirements": requirements}
+            write(page, result, model=model, row_names=rows, **told)
     check = None if earlier is None else checked(earlier, result, str(options.check))
     head = {**asked("audit", options, "model", "data", "target", "new"), "check": check}
     document = {**head, **result.to_dict()}
-    if required is not None:
-        document["advice"] = [text for text in document["advice"] if text != summary.GUARD]
+    document["advice"] = summary.still_to_do(result.advice, requirements)
     code = _told(
         document, result, lambda: _show_audit(result, document["advice"]), requirements, notes
     )
@@ -398,10 +398,7 @@ def _told(
     document |= {"requirements": requirements, "met": met}
     printing.tell(document, show)
     for line in requirements:
-        word, what = "met" if line["met"] else "NOT MET", "drift <="
-        if line["at_delta"] is not None:
-            what = f"accuracy at delta = {line['at_delta']:g} >="
-        printing.say(f"{word}: {what} {line['required']:g}, found {line['found']:.4g}")
+        printing.say(summary.requirement_in_words(line))
     drift = result.drift if isinstance(result, Audit) else None
     printing.remark([*notes, *result.notes, *(() if drift is None else drift.notes)])
     return 0 if met else NOT_MET

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -369,6 +370,20 @@ def _drift_advice(audit: Audit) -> list[str]:
         "cannot tell": unknown + how,
     }
     return [by_verdict[drift.verdict]] if drift.verdict in by_verdict else []
+
+
+def still_to_do(advice: Sequence[str], requirements: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the advice, without that on a guard where an accuracy is required already."""
+    guarded = any(line["requirement"] == "accuracy" for line in requirements)
+    return [text for text in advice if not (guarded and text == GUARD)]
+
+
+def requirement_in_words(line: dict[str, Any]) -> str:
+    """Return a requirement of a document, and whether it is met."""
+    word, what = "met" if line["met"] else "NOT MET", "drift <="
+    if line["at_delta"] is not None:
+        what = f"accuracy at delta = {line['at_delta']:g} >="
+    return f"{word}: {what} {line['required']:g}, found {line['found']:.4g}"
 
 
 def audit_text(audit: Audit) -> str:

@@ -20,7 +20,14 @@ from ..estimators import resampling
 from ..estimators.summary import LISTED
 from ..files import write_atomic
 from ..inspection import Audit, Drift, Stability
-from ..inspection.summary import SPACES, audit_pairs, drift_pairs, parts_grid
+from ..inspection.summary import (
+    SPACES,
+    audit_pairs,
+    drift_pairs,
+    parts_grid,
+    requirement_in_words,
+    still_to_do,
+)
 from . import pictures
 from .markup import Html, bar, isolated, json_script, marker, name, number, percent, plain, table
 from .pictures import View, change_text, extreme_directions, label
@@ -70,6 +77,7 @@ def render(
     stability: Stability | None = None,
     title: str = "Audit of a linear model",
     notes: Sequence[str] = (),
+    requirements: Sequence[dict[str, Any]] = (),
     training: bool = False,
     held_out: str = "folds",
     row_names: Sequence[Any] | None = None,
@@ -92,6 +100,9 @@ def render(
         The heading of the page.
     notes : sequence of str, default=()
         Sentences for the reader, e.g. what was done to the columns.
+    requirements : sequence of dict, default=()
+        What was required, as the document of ``otdro audit --json`` has it: the page says whether
+        it is met.
     training : bool, default=False
         Whether the audit is of the rows that the model was fitted on, so that the page says so.
     held_out : str, default="folds"
@@ -132,7 +143,8 @@ def render(
         # by which the content security policy knows the one script that may run
         "js-hash": f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         "data": json_script(pictures.script_data(view, texts, cursors)),
-        "lead": lead(audit, model, scores, rows, held_out),
+        "lead": listed([requirement_in_words(line) for line in requirements])
+        + lead(audit, model, scores, rows, held_out),
         "good": goodness(audit, model),
         "held-out": held_out_rows(model),
         "stability": stable(stability),
@@ -158,7 +170,7 @@ def render(
         "columns": columns(audit),
         "cost": cost(audit, model),
         "drift": drifted(audit.drift),
-        "next": listed(audit.advice),
+        "next": listed(still_to_do(audit.advice, requirements)),
         "notes": listed([*audit.notes, *notes], "<h3>Notes</h3>"),
         **{f"at-{key}": escape(value) for key, value in texts[view.first].items()},
     }
@@ -381,7 +393,7 @@ def first_rows(view: View) -> str:
     head = ["row", "is", "becomes", "by this change", "distance"]
     caption = (
         "Rows that an adversary of the accuracy moves first, the nearest to the boundary (a button "
-        "shows the row in the picture). otdro fit prints the first of them too, with their prices."
+        "shows the row in the picture)"
     )
     return table(head, lines, caption, words=4)
 
