@@ -296,9 +296,18 @@ def test_ticks_are_round_and_inside(low, high):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.12345, "0.123"), (2871.4, "2,870"), (-1.5, "−1.5"), (np.inf, "∞"), (np.nan, "–")],
+    [
+        (0.123456, "0.1235"),
+        (35.04, "35.04"),
+        (999.96, "1,000"),
+        (-1224.6, "−1,225"),
+        (28714.0, "28,710"),
+        (-1.5, "−1.5"),
+        (np.inf, "∞"),
+        (np.nan, "–"),
+    ],
 )
-def test_numbers_have_three_digits(value, text):
+def test_numbers_have_the_digits_of_print(value, text):
     assert number(value) == text
 
 

@@ -59,9 +59,9 @@ def name(value: Any) -> Html:
     return Html(f"<bdi{title}>{escape(short)}</bdi>")
 
 
-def number(value: Any) -> str:
-    """Return three significant digits; an infinite value is a sign."""
-    text = f"{float(value):.3g}"
+def number(value: Any, digits: int = 4) -> str:
+    """Return four significant digits, as print does; an infinite value is a sign."""
+    text = f"{float(value):,.{digits}g}"
     if "e+" in text and abs(value) < MOST_WRITTEN:
         text = f"{float(text):,.0f}"
     return text.replace("-", "−").replace("nan", "–").replace("inf", "∞")
@@ -176,7 +176,7 @@ class Frame:
         across = "".join(
             f'<line x1="{p:.1f}" x2="{p:.1f}" y1="{top:g}" y2="{base:g}"/>'
             f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">'
-            f"{number(10**tick) if self.logarithmic else written(tick)}</text>"
+            f"{number(10**tick, 3) if self.logarithmic else written(tick)}</text>"
             for tick, p in zip(marks, self.px(marks), strict=True)
         )
         up = "".join(

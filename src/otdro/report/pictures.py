@@ -510,6 +510,6 @@ def _step(change: Change) -> str:
         ends = (isolated(end, 20) for end in (change.before, change.after))
         return f"{' → '.join(ends)} ({percent(change.amount)} of the way)"
     before, after = number(change.before), number(change.after)
-    # three digits may hide a small change
+    # four digits may hide a small change
     step = f"{before} by {change.after - change.before:+.2g}".replace("-", "−")
     return f"{before} → {after}" if before != after else step
