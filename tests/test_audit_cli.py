@@ -31,7 +31,7 @@ AUDIT = (
 DRIFT = (
     "rows_reference rows_new columns cost order lower_bounds bound_noise beyond_noise estimate "
     "noise_floor rows_used noise_rows p_value label_shift delta verdict reason certified_accuracy "
-    "accuracy tau by_column notes"
+    "accuracy tau by_column new_values notes"
 )
 AUDIT_KEYS, DRIFT_KEYS = AUDIT.split(), DRIFT.split()
 

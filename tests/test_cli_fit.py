@@ -518,6 +518,8 @@ def test_coefficients_in_raw_units_are_a_source(hospital, capsys):
     told = document(capsys, *MIX, "--source", "paper.csv", "--save", "mix.skops")
     assert told["scale"] == "standard"
     assert told["weights"]["source"] > 0.2
+    done(capsys, "predict", "mix.skops", "large.csv", "--out", "p.csv")
+    done(capsys, "audit", "mix.skops", "small.csv", "--target", "y")
     regression = ["compare", "small.csv", "--target", "size", "--drop", "y", "--splits", "3"]
     rows = document(capsys, *regression, "--cost", "euclidean", "--source", "paper.csv")[
         "comparison"

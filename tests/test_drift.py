@@ -286,6 +286,32 @@ def test_a_category_is_one_column_of_a_drift(seen_by):
     assert "city=" not in str(found)
 
 
+def test_a_value_that_no_reference_row_has_is_outside_of_every_ball():
+    rng = np.random.default_rng(0)
+    old = categories(200, 0.3, rng)
+    front = make_column_transformer(
+        (StandardScaler(), ["age"]),
+        (OneHotEncoder(sparse_output=False, handle_unknown="ignore"), ["city"]),
+        verbose_feature_names_out=False,
+    )
+    y = np.where(old["age"] > 0, 1, 0)
+    model = make_pipeline(front, DROClassifier(cost="euclidean", delta=0.5)).fit(old, y)
+    same = drift((old, y), (old, y), model=model)
+    assert same.verdict == "inside"
+    assert same.new_values == {}
+    new = old.copy()
+    new.loc[:19, "city"] = "Bath"
+    found = drift((old, y), (new, y), model=model)
+    assert found.verdict == "outside"
+    assert found.new_values == {"city": 20}
+    assert "values that no reference row has are in no ball: city (20 rows)" in found.reason
+    assert found.columns.switch[1].endswith("-> another value")
+    assert_allclose(found.columns.shift[1], 0.1)
+    assert found.to_dict()["new_values"] == {"city": 20}
+    told = audit(model, old, y, new=(new, y)).advice
+    assert "have values that these rows do not have, in city" in told[-1]
+
+
 def test_the_certificate_holds_for_the_batch():
     rng = np.random.default_rng(0)
     for seed in range(6):

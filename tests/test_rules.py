@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from otdro import DROClassifier, DRORegressor, load, save
+from otdro.comparison import logistic_cv
 from otdro.costs import Mahalanobis, Norm
 from otdro.design import row_shares
 from otdro.losses import Logistic, Squared
@@ -296,10 +296,7 @@ def test_labels_without_noise_leave_little_penalty(cost, n):
     rows, labels = rule_of_one_column(n, 0.0)
     model = DROClassifier(cost=cost).fit(rows, labels)
     new, truth = rule_of_one_column(2_000, 0.0, seed=1)
-    tuned = LogisticRegressionCV(
-        Cs=np.logspace(-4, 4, 9), scoring="neg_log_loss", l1_ratios=(0,),
-        use_legacy_attributes=False,
-    ).fit(rows, labels)  # fmt: skip
+    tuned = logistic_cv(0, Cs=np.logspace(-4, 4, 9), scoring="neg_log_loss").fit(rows, labels)
     ours, theirs = (log_loss(truth, m.predict_proba(new)) for m in (model, tuned))
     assert ours < 1.5 * theirs
     # the end of a longer grid than usual, with its certificate

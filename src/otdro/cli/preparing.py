@@ -471,6 +471,12 @@ def kinds_of(front: Any) -> dict[str, str]:
 # A table for a saved model.
 
 
+def rare_categories(encoder: Any) -> Any:
+    """Return the rare categories of each column, None where the encoder joins none."""
+    # an encoder that joins none has no such attribute
+    return getattr(encoder, "infrequent_categories_", [None] * len(encoder.categories_))
+
+
 @dataclass
 class Differences:
     """Counts of what tables hold that the training rows of a saved model did not."""
@@ -487,9 +493,7 @@ class Differences:
         for kind, steps, columns in transformer.transformers_:
             if kind.endswith("texts"):
                 encoder = steps[-1]
-                parts = zip(
-                    columns, encoder.categories_, encoder.infrequent_categories_, strict=True
-                )
+                parts = zip(columns, encoder.categories_, rare_categories(encoder), strict=True)
                 for name, known, rare in parts:
                     new = X[name][X[name].notna() & ~X[name].isin(known)]
                     if len(new):

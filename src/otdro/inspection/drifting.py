@@ -16,7 +16,7 @@ exchanged at random within their class: two samples of one population, of the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ from .summary import DriftTable, drift_dict, drift_text, shares_in_words
 
 Array = NDArray[Any]
 
+#: What a row switches to whose category has no column.
+OTHER_VALUE = "another value"
 #: Fewest new rows that say anything about a drift.
 LEAST_NEW = 10
 #: Fewest rows of a reference.
@@ -142,6 +144,8 @@ class Drift:
         With a model and labels: the certified accuracy of the reference with the new class shares.
     label_cost : float
         The price of changing a label in the ball; inf: labels stay.
+    new_values : dict
+        The columns of categories with values that no reference row has: in how many new rows.
     """
 
     cost: Cost
@@ -164,6 +168,7 @@ class Drift:
     regression: bool = False
     certificate: AccuracyCurve | None = None
     label_cost: float = np.inf
+    new_values: dict[str, int] = field(default_factory=dict)
 
     @property
     def beyond_noise(self) -> dict[str, float]:
@@ -223,11 +228,12 @@ class Drift:
         """Return the verdict and the reason.
 
         Outside: what is left of a lower bound after its noise exceeds delta, or labels stay and the
-        class shares differ beyond chance. Inside: labels are
-        known, and the transport cost is at most delta, or that of the scores is: then a
-        distribution in the ball has the same scores and labels, and no promise about a model with
-        one score can tell the two apart. Without labels, and for targets that are numbers, the cost
-        is only a lower bound; so it is where shares differ and changes of labels have a price.
+        class shares differ beyond chance, or a column of categories has a value that no reference
+        row has. Inside: labels are known, and the transport cost is at most delta, or that of the
+        scores is: then a distribution in the ball has the same scores and labels, and no promise
+        about a model with one score can tell the two apart. Without labels, and for targets that
+        are numbers, the cost is only a lower bound; so it is where shares differ and changes of
+        labels have a price.
         """
         delta, estimate, scores = self.delta, self.estimate, self.moved_scores
         if delta is None:
@@ -246,6 +252,9 @@ class Drift:
         if shift is not None and others and np.isinf(self.label_cost):
             words = shares_in_words(shift)
             reasons.append(f"labels stay in the ball, and the class shares are others: {words}")
+        if self.new_values:
+            where = ", ".join(f"{name} ({n:,} rows)" for name, n in self.new_values.items())
+            reasons.append(f"values that no reference row has are in no ball: {where}")
         if reasons:
             return OUTSIDE, "; ".join(reasons) + "."
         if self.labels and not others and estimate <= delta:
@@ -496,6 +505,7 @@ def _measured(
         rows_used=(sum(len(pair.old) for pair in used), sum(len(pair.new) for pair in used)),
         p_value=p_value,
         columns=_columns(U, mass, V, groups),
+        new_values=_new_values(U, V, groups),
         label_shift=shift,
         delta=delta,
         accuracy=accuracy,
@@ -689,6 +699,29 @@ def _energy(D: Array, contrast: Array) -> Array:
     return -np.einsum("ij,ij->j", contrast, D @ contrast)
 
 
+def _codes(U: Array, V: Array) -> tuple[Array, Array]:
+    """Return the number of each row's category, of reference rows and of new ones.
+
+    A row without any indicator, of another value, has the number after the last.
+    """
+    both = np.vstack([U, V])
+    above = both > (both.min(axis=0) + both.max(axis=0)) / 2
+    code = np.where(above.any(axis=1), above.argmax(axis=1), above.shape[1])
+    return code[: len(U)], code[len(U) :]
+
+
+def _new_values(U: Array, V: Array, groups: ColumnGroups) -> dict[str, int]:
+    """Return the columns of categories with values that no reference row has: in how many rows."""
+    found = {}
+    for column in groups.categories:
+        own = groups.indices[column]
+        code, code_new = _codes(U[:, own], V[:, own])
+        new = int((code_new == len(own)).sum())
+        if new and not (code == len(own)).any():
+            found[str(column)] = new
+    return found
+
+
 def _columns(U: Array, mass: Array, V: Array, groups: ColumnGroups) -> DriftTable:
     """Return how far each column moved by itself from rows U with masses (n,)."""
     scale = column_scale(U, mass)
@@ -701,14 +734,13 @@ def _columns(U: Array, mass: Array, V: Array, groups: ColumnGroups) -> DriftTabl
     lines: list[tuple[Any, ...]] = []
     for column, own in groups.indices.items():
         if column in groups.categories:
-            switch = groups.switch(column, move)
-            words = f"{switch.before} -> {switch.after}" if switch.size > 0 else ""
-            both = np.vstack([U[:, own], V[:, own]])
-            above = both > (both.min(axis=0) + both.max(axis=0)) / 2
-            # a row without any indicator, of an unknown value, is of a class of its own
-            code = np.where(above.any(axis=1), above.argmax(axis=1), len(own))
-            p = _shares(code[: len(U)], mass, code[len(U) :], len(own) + 1)[2]
-            lines.append((column, words, switch.size, switch.size, p, 1.0))
+            code, code_new = _codes(U[:, own], V[:, own])
+            p = _shares(code, mass, code_new, len(own) + 1)[2]
+            switch, other = groups.switch(column, move), -float(move[own].sum())
+            after = switch.after if other <= move[own].max() else OTHER_VALUE
+            size = (float(np.abs(move[own]).sum()) + abs(other)) / 2
+            words = f"{switch.before} -> {after}" if size > 0 else ""
+            lines.append((column, words, size, size, p, 1.0))
             continue
         for j in own:
             unit = scale[j] if scale[j] > 0 else 1.0

@@ -356,6 +356,10 @@ def _drift_advice(audit: Audit) -> list[str]:
         moved.append(f"are farther away than what was certified, {farthest} farthest")
     if shift is not None and shift.beyond_chance:
         moved.append(f"have other class shares than these, {shares_in_words(shift)}")
+    if drift.new_values:
+        moved.append(
+            f"have values that these rows do not have, in {' and '.join(drift.new_values)}"
+        )
     ask = "label some of them, " if audit.classes is not None else "get some of their targets, "
     ask = ask if drift.accuracy["new"] is None else ""
     unknown = "Whether the new rows are within what was certified cannot be told"
@@ -425,6 +429,7 @@ def drift_dict(drift: Drift) -> dict[str, Any]:
         "accuracy": drift.accuracy,
         "tau": drift.tau,
         "by_column": drift.columns.records(),
+        "new_values": dict(drift.new_values),
         "notes": list(drift.notes),
     }
 
