@@ -41,6 +41,10 @@ def test_summary_holds_the_fit_in_words_and_units():
     either = "a mean move of 0.02 standard deviations of any one column"
     assert dict(alike.summary(refits=0).facts)["delta"].endswith(either)
     assert audit(alike, X / X.std(ddof=0), y).in_words(0.02) == either
+    # prices of 1 and 1.01 are not the same
+    near = X / X.std(ddof=0) * [1, 1.01, 1]
+    differ = DROClassifier(cost="euclidean", delta=0.02).fit(near, y)
+    assert "deviations of age" in audit(differ, near, y).in_words(0.02)
     assert_allclose(summary.coef, model.coef_)
     assert_allclose(summary.scale, X.std(ddof=0))
     assert (summary.interval[0] <= summary.interval[1]).all()

@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from ..costs import Cost
-from ..costs.table import PrincipalDirections, principal_directions
+from ..costs.table import EVEN, PrincipalDirections, principal_directions
 
 Array = NDArray[Any]
 
@@ -27,8 +27,6 @@ Array = NDArray[Any]
 OTHER = "other values"
 #: Classes up to which all pairs of them are compared; of more, each class with the mean.
 ALL_PAIRS_UP_TO = 10
-#: Moves that agree to this share are called the same in every column.
-ALIKE = 0.05
 #: Parts of a direction or of a move, and columns, that a sentence names.
 PARTS = 3
 #: The least loading among the parts of a direction.
@@ -295,7 +293,7 @@ class Units:
         name, switch = self.names[column], self.switches[column]
         numbers = np.array([not switch for switch in self.switches]) & (self.scale > 0)
         prices = self.prices[numbers]
-        if j is None and not switch and len(prices) > 1 and np.ptp(prices) <= ALIKE * prices.max():
+        if j is None and not switch and len(prices) > 1 and np.ptp(prices) <= EVEN * prices.max():
             name = "any one column" + ("" if numbers.all() else " of numbers")
         return amount_in_words(amount, name, switch)
 
