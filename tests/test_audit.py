@@ -11,6 +11,7 @@ from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import SelectKBest
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
     HuberRegressor,
     Lasso,
@@ -27,7 +28,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PowerTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from otdro import Ball, DROClassifier, DRORegressor, audit, load, robust_risk, save
+from otdro import (
+    Ball,
+    DROClassifier,
+    DRORegressor,
+    MixClassifier,
+    audit,
+    load,
+    robust_risk,
+    save,
+)
 from otdro.costs import FeatureMap, Mahalanobis, Norm
 from otdro.metrics import GeometricMean
 from strangers import LThreeHalves
@@ -842,6 +852,13 @@ def test_deltas_are_in_deviations_of_the_training_rows(tmp_path):
         assert found.in_words(0.1) in str(found)
         line = "deviations: standard deviations of the training rows, after StandardScaler"
         assert line in str(found).splitlines()
+    mix = MixClassifier([DROClassifier(cost="euclidean", delta=0.1)]).fit(X, y)
+    save(mix, tmp_path / "mix.skops")
+    assert_allclose(audit(load(tmp_path / "mix.skops"), Z, z).scale, X.std(axis=0))
+    frozen = make_pipeline(FrozenEstimator(StandardScaler().fit(X)), LogisticRegression())
+    assert (
+        audit(frozen.fit(X, y), Z, z).model.deviations_of == "of these rows, after StandardScaler"
+    )
     assert "standard deviations of these rows\n" in str(audit(LogisticRegression().fit(X, y), Z, z))
     raw = audit(model, Z, z, space="raw")
     assert_allclose(raw.scale, Z.std(axis=0))

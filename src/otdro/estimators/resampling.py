@@ -140,11 +140,14 @@ def training_rows(model: Any) -> TrainingRows | None:
 def training_scale(model: Any) -> Array | None:
     """Return the standard deviations of the columns that an estimator of otdro was fitted to.
 
-    They are saved with a model, the rows are not. None for models of others.
+    They are saved with a model, the rows are not; members of a mix see the same rows. None for
+    models of others.
     """
     rows = training_rows(model)
     if rows is None:
-        return getattr(model, "_column_scale", None)
+        scales = [training_scale(member) for member in getattr(model, "members_", {}).values()]
+        scales = [getattr(model, "_column_scale", None), *scales]
+        return next((scale for scale in scales if scale is not None), None)
     return column_scale(rows.X, rows.weights)
 
 

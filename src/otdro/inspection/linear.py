@@ -19,6 +19,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectorMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
@@ -366,6 +367,8 @@ def _steps(step: Any) -> Iterator[Any]:
         parts = [part for _, part, _ in step.transformers_]
     elif isinstance(step, FeatureUnion):
         parts = [part for _, part in step.transformer_list]
+    elif isinstance(step, FrozenEstimator):
+        parts = [step.estimator]
     else:
         yield step
         return
