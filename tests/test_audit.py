@@ -863,3 +863,16 @@ def test_deltas_are_in_deviations_of_the_training_rows(tmp_path):
     raw = audit(model, Z, z, space="raw")
     assert_allclose(raw.scale, Z.std(axis=0))
     assert raw.model.deviations_of == "of these rows"
+
+
+def test_a_class_that_no_move_breaks_cannot_be_half_wrong():
+    X = np.random.default_rng(0).normal(size=(160, D))
+    y = np.array(["no", "yes"]).repeat([66, 94])
+    model = LogisticRegression().fit(X, y)
+    model.coef_, model.intercept_ = 0 * model.coef_, np.ones(1)
+    found = audit(model, X, y)
+    lines = {line[:9]: line for line in str(found).splitlines()}
+    assert lines["class yes"].endswith("cannot")
+    # 94 of 160 rows are 58.75%, and half of the last digit is rounded up
+    assert lines["all rows "].split()[2] == "58.8%"
+    assert "a constant model: 58.8%" in str(found)

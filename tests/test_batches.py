@@ -63,7 +63,9 @@ def test_quantiles_are_deltas_that_happened():
     assert told["quantiles"]["0.5"] == found.quantile(0.5)
     assert [step["new"] for step in told["steps"]] == list("12345")
     assert f"100% within {found.quantile(1):.4g}" in str(found)
-    assert "6 batches" in str(found)
+    # a line of the table is a batch, and two numbers on its drift have two names
+    assert "happened to 5 batches" in str(found)
+    assert "delta: the larger of the transport cost and of the lower bound" in str(found)
 
 
 def test_sites_are_compared_with_all_others_and_a_model_gives_the_unit():

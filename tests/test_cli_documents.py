@@ -135,7 +135,8 @@ def test_drift_by_months_by_sites_and_of_several_tables(batches, capsys):
     assert [line["new"] for line in tables["batches"]] == ["m4.csv", "m5.csv"]
     assert tables["farthest"] == "m5.csv"
     out = call(capsys, "drift", "all.csv", "--by", "day", *drop)[1]
-    assert "Deltas that happened" in out
+    assert "Deltas that happened to 4 batches" in out
+    assert "a limit on drift is compared with the lower bound" in " ".join(out.split())
     assert "Farthest: 2024-05." in out
     assert max(map(len, out.splitlines())) <= 80
     for argv in (["all.csv"], ["all.csv", "m1.csv", "--by", "day"]):

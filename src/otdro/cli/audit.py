@@ -20,7 +20,7 @@ from .. import inspection, persistence
 from ..costs.table import Grid
 from ..files import replacing
 from ..inspection import Audit, Drift, summary
-from ..inspection.batches import Drifts, Step
+from ..inspection.batches import DELTA, Drifts, Step
 from ..inspection.record import changes
 from . import preparing, printing
 from .errors import UserError
@@ -315,6 +315,7 @@ def drift(options: DriftOptions) -> int:
             printing.heading(title.partition(",")[0])
             printing.grid(result.grid())
             printing.say(f"{table[len(result.steps) + 1].capitalize()}. Farthest: {farthest.new}.")
+            printing.say(DELTA)
         _show_drift(farthest.drift)
 
     requirements = _limit(options.max_drift, farthest.drift)

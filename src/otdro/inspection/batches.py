@@ -24,6 +24,11 @@ Array = NDArray[Any]
 
 #: The shares of the batches whose deltas are stated.
 LEVELS = (0.5, 0.8, 0.95, 1.0)
+#: What the deltas of the table are, beside the bound that a limit is about.
+DELTA = (
+    "delta: the larger of the transport cost and of the lower bound, each less what chance gives; "
+    "a limit on drift is compared with the lower bound beyond chance alone."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +114,11 @@ class Drifts:
         """Return the deltas in words."""
         first = self.steps[0].drift
         title = (
-            f"Deltas that happened between {len(self.steps) + self.ordered} batches, cost "
+            f"Deltas that happened to {len(self.steps)} batches, cost "
             f"{cost_name(first.cost)} of order {first.order}, beyond chance"
         )
         shares = ", ".join(f"{q:.0%} within {self.quantile(q):.4g}" for q in LEVELS)
-        lines = [title, *self.grid().lines(), f"of the batches {shares}"]
+        lines = [title, *self.grid().lines(), f"of the batches {shares}", DELTA]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.table import ROWS, WIDEST, Grid, cost_name, left_out, shorten
+from ..costs.table import EVEN, ROWS, WIDEST, Grid, cost_name, left_out, shorten
 from ..estimators.columns import amount_in_words
 from .record import audit_record
 
@@ -230,12 +230,12 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
         ("rows, columns", f"{len(audit.weights)}, {len(audit.names)}{columns}"),
         ("cost, order", f"{cost_name(audit.cost)}, {audit.order}"),
         ("deviations", f"standard deviations {audit.model.deviations_of}"),
-        (right, f"{audit.accuracy(0.0):.1%}"),
-        ("a constant model", f"{audit.constant_accuracy():.1%}"),
+        (right, share_in_words(audit.accuracy(0.0))),
+        ("a constant model", share_in_words(audit.constant_accuracy())),
     ]
     fitted = audit.fitted_delta
     if fitted is not None:
-        certified = f"{audit.accuracy(fitted):.1%} certified within it"
+        certified = f"{share_in_words(audit.accuracy(fitted))} certified within it"
         words = f"{fitted:.4g}, {audit.in_words(fitted)}: {certified}"
         pairs.append(("delta of the fit", words))
     pairs.append(
@@ -270,8 +270,8 @@ def curve_grid(audit: Audit) -> Grid:
         [
             f"fitted {d:.4g}" if d == fitted else f"{d:.4g}",
             f"{audit.deviations(d):.3g}" if audit.deviations(d) <= most else "above 1",
-            f"{audit.accuracy(d):.1%}",
-            f"{audit.chance_accuracy(d):.1%}",
+            share_in_words(audit.accuracy(d)),
+            share_in_words(audit.chance_accuracy(d)),
             f"{audit.risk(d):.4g}",
         ]
         for d in shown
@@ -288,8 +288,9 @@ def parts_grid(audit: Audit) -> Grid:
     delta = audit.advised_delta
     body = []
     for name, key in parts[: SHOWN + 1]:
-        shares = [f"{audit.accuracy(at, **key):.1%}" for at in (0.0, delta)]
-        body.append([name, *shares, f"{audit.breaking_point(0.5, **key):.4g}"])
+        shares = [share_in_words(audit.accuracy(at, **key)) for at in (0.0, delta)]
+        half = audit.breaking_point(0.5, **key)
+        body.append([name, *shares, "cannot" if np.isinf(half) else f"{half:.4g}"])
     if len(parts) > SHOWN + 1:
         body.append([f"... and {len(parts) - SHOWN - 1} more", "", "", ""])
     return Grid(["rows", "right", f"certified at {delta:.3g}", "half wrong at"], body)
@@ -339,8 +340,8 @@ def audit_advice(audit: Audit) -> list[str]:
         worst = min(values, key=values.__getitem__)
         sentences.append(
             f"The weakest class is {shorten(str(worst), WIDEST)}: at delta {delta:.3g} an "
-            f"adversary that attacks it alone leaves {values[worst]:.1%} of its rows right. More "
-            "of its rows, or in Python a larger class_weight, would help first."
+            f"adversary that attacks it alone leaves {share_in_words(values[worst])} of its rows "
+            "right. More of its rows, or in Python a larger class_weight, would help first."
         )
     return [*sentences, *_drift_advice(audit)]
 
@@ -388,6 +389,12 @@ def requirement_in_words(line: dict[str, Any]) -> str:
     if line["at_delta"] is not None:
         what = f"accuracy at delta = {line['at_delta']:g} >="
     return f"{word}: {what} {line['required']:g}, found {line['found']:.4g}"
+
+
+def share_in_words(share: float) -> str:
+    """Return a share of rows in percent; half of the last digit is rounded up, as by hand."""
+    # of 94 of 160 rows, weights that are summed may leave a little less than 58.75%
+    return f"{share + EVEN:.1%}"
 
 
 def audit_text(audit: Audit) -> str:
@@ -455,11 +462,11 @@ def drift_pairs(drift: Drift) -> list[tuple[str, str]]:
     if drift.verdict is not None:
         lines.append(("verdict", f"{drift.verdict}: {drift.reason}"))
     if drift.certified_accuracy is not None:
-        lines.append(("still certified", f"{drift.certified_accuracy:.1%}"))
+        lines.append(("still certified", share_in_words(drift.certified_accuracy)))
     # for regression a prediction is right within tau of its target
     within = "" if drift.tau is None else f" (within {drift.tau:.4g} of the target)"
     right = [(ACCURACIES[key], v) for key, v in drift.accuracy.items() if v is not None]
-    return lines + [(name, f"{value:.1%}{within}") for name, value in right]
+    return lines + [(name, share_in_words(value) + within) for name, value in right]
 
 
 def shares_in_words(shift: LabelShift) -> str:
@@ -467,7 +474,8 @@ def shares_in_words(shift: LabelShift) -> str:
     assert shift.labels is not None
     order = np.argsort(-np.abs(shift.new - shift.reference), kind="stable")
     words = [
-        f"{shorten(shift.labels[k], WIDEST)} {shift.reference[k]:.1%} -> {shift.new[k]:.1%}"
+        f"{shorten(shift.labels[k], WIDEST)} {share_in_words(shift.reference[k])} -> "
+        f"{share_in_words(shift.new[k])}"
         for k in np.sort(order[:SHOWN])
     ]
     more = [f"{len(order) - SHOWN} more"] if len(order) > SHOWN else []
