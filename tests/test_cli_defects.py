@@ -151,34 +151,39 @@ def test_an_overlong_cell_is_refused_with_a_sentence(people, capsys):
 # row numbers
 
 
+def attacked(report):
+    """Return the names of the rows that are cheapest to make wrong."""
+    return [line["row"] for line in report["attack"]["rows"]]
+
+
 def test_rows_are_numbered_as_in_the_file(people, capsys):
     table = people.drop(columns="who")
     report = document(capsys, "fit", "people.csv", *FIT, "--drop", "who", "--report", "r.html")
     # the first ten rows have no target, so that no number up to ten is a row of the fit
-    assert all(int(row) > 10 for row in report["attack"]["rows"])
+    assert all(int(row) > 10 for row in attacked(report))
     near = table.dropna()
-    assert set(report["attack"]["rows"]) <= {str(row + 1) for row in near.index}
+    assert set(attacked(report)) <= {str(row + 1) for row in near.index}
     page = Path("r.html").read_text()
     shown = re.findall(r">(\d+)</button>", page)
     assert shown
     assert all(int(row) > 10 for row in shown)
     # the page and the print speak of one adversary, that of the accuracy
-    first = list(report["attack"]["rows"])
+    first = attacked(report)
     assert first == shown[: len(first)]
-    prices = list(report["attack"]["rows"].values())
+    prices = [line["price"] for line in report["attack"]["rows"]]
     assert prices == sorted(prices)
     table["b"] = table.b.astype(object)
     table.loc[70, "b"] = "text"
     table.to_csv("bad.csv", index=False)
     assert "'text' in row 71" in refused(capsys, "fit", "bad.csv", *FIT)
     sampled = document(capsys, "fit", "people.csv", *FIT, "--drop", "who", "--sample", "40")
-    assert set(sampled["attack"]["rows"]) <= {str(row + 1) for row in near.index}
+    assert set(attacked(sampled)) <= {str(row + 1) for row in near.index}
 
 
 def test_ids_are_carried_into_fit_audit_and_report(people, capsys):
     options = ["--id", "who", "--save", "m.skops", "--report", "r.html"]
     report = document(capsys, "fit", "people.csv", *FIT, *options)
-    assert all(row.startswith("p") for row in report["attack"]["rows"])
+    assert all(row.startswith("p") for row in attacked(report))
     assert not any("who" in name for name in report["coefficients"])
     assert re.search(BUTTON, Path("r.html").read_text())
     audit = ["audit", "m.skops", "people.csv", "--target", "y", "--id", "who"]
@@ -300,8 +305,61 @@ def test_a_check_says_whether_anything_changed_and_which_delta_it_shows(people, 
     assert "the accuracy, or the loss, changed most for the worse" in out
     old["breaking_points"]["levels"]["0.5"] /= 2
     Path("old.json").write_text(json.dumps(old))
-    out = done(capsys, *audit, "--check", "old.json").out
-    assert "* bounds changed, and nothing else." in out
+    changed = document(capsys, *audit, "--check", "old.json")["check"]["changed"]
+    assert changed[0].startswith("the breaking points, levels, 0.5: ")
+    out = " ".join(done(capsys, *audit, "--check", "old.json").out.split())
+    assert f"* {changed[0]}" in out
+    assert "nothing else" not in out
+
+
+def test_a_check_prints_all_that_its_document_says(people, capsys):
+    done(capsys, "fit", "people.csv", "--save", "m.skops", "-q", "--drop", "who", *FIT)
+    audit = ["audit", "m.skops", "people.csv", "--target", "y"]
+    grouped = document(capsys, *audit, "--groups", "city")
+    Path("old.json").write_text(json.dumps(grouped))
+    changed = document(capsys, *audit, "--check", "old.json")["check"]["changed"]
+    assert "the breaking points of groups, Bonn: only before." in changed
+    out = " ".join(done(capsys, *audit, "--check", "old.json").out.split())
+    assert all(f"* {sentence}" in out for sentence in changed)
+    assert "nothing else" not in out
+
+
+def test_rows_of_one_id_are_all_listed(people, capsys):
+    options = ["fit", "people.csv", *FIT, "--drop", "city"]
+    by_number = document(capsys, *options, "--id", "who")["attack"]["rows"]
+    people.assign(who="same").to_csv("people.csv", index=False)
+    rows = document(capsys, *options, "--id", "who")["attack"]["rows"]
+    prices = [line["price"] for line in rows]
+    assert attacked({"attack": {"rows": rows}}) == ["same"] * len(by_number)
+    assert prices == [line["price"] for line in by_number] == sorted(prices)
+    out = " ".join(done(capsys, *options, "--id", "who").out.split())
+    told = ", ".join(f"row same {price:.3g}" for price in prices[:4])
+    assert f"{told} and {len(prices) - 4} more" in out
+
+
+def test_drift_by_a_column_of_the_model(people, capsys):
+    people["day"] = pd.date_range("2023-01-01", periods=80, freq="D").strftime("%Y-%m-%d")
+    people.to_csv("t.csv", index=False)
+    fit = ["fit", "t.csv", *FIT, "--drop", "who", "--keep", "day"]
+    done(capsys, *fit, "--save", "m.skops", "-q")
+    for by in ("city", "day"):
+        drift = ["drift", "t.csv", "--by", by, "--model", "m.skops", "--target", "y"]
+        told = document(capsys, *drift)
+        assert not any("ignored" in note and by in note for note in told["notes"])
+        assert "city" in {line["column"] for line in told["by_column"]}
+
+
+def test_only_close_names_are_suggested(people, capsys):
+    people.rename(columns={"a": "opened"}).to_csv("t.csv", index=False)
+    said = refused(capsys, "fit", "t.csv", "--target", "nope")
+    assert "there is no column 'nope'. The columns are opened, b, city, who, y." in said
+
+
+def test_a_drift_without_a_model_names_the_option(people, capsys):
+    drift = ["drift", "people.csv", "--by", "city", "--drop", "who", "--target", "y"]
+    told = document(capsys, *drift)
+    assert told["verdict"] is None
+    assert told["reason"] == "there is no ball to compare with: name a model by --model."
 
 
 def test_advice_is_for_the_command_and_not_repeated(people, capsys):

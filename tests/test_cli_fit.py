@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
 import otdro  # noqa: E402
-from otdro.cli.fit import directions, switches  # noqa: E402
+from otdro.cli.fit import directions, directions_told, switches  # noqa: E402
 from otdro.comparison import Score, Summary, summarise, verdict  # noqa: E402
 from otdro.costs import Mahalanobis, Norm  # noqa: E402
 from otdro.costs.mahalanobis import LowRank  # noqa: E402
@@ -109,14 +109,17 @@ def test_directions_of_categories_are_switches():
     )
     scale = np.array([2.0, 1.0, 1.0, 1.0, 0.5])
     found = directions(cost, features, scale, most=9)
-    assert len(found["cheapest"]) == 4
-    for way in found["cheapest"]:
+    # each direction is listed once
+    assert len(found["cheapest"]) == len(found["most_expensive"]) == 2
+    ways = [*found["cheapest"], *found["most_expensive"][::-1]]
+    assert [way["price"] for way in ways] == sorted({way["price"] for way in ways})
+    for way in ways:
         assert set(way["along"]) <= {"a", "b"} | {f"c: {s} -> {e}" for s in "xyz" for e in "xyz"}
     prices = switches(cost, features)["c"]
     move = np.array([0.0, 1.0, -1.0, 0.0, 0.0])
-    if "x <-> y" in prices:
-        assert prices["x <-> y"] == pytest.approx(float(cost.norm(move)))
-    assert min(prices.values()) <= float(cost.norm(move)) <= max(prices.values())
+    assert set(prices) == {"x <-> y", "x <-> z", "y <-> z"}
+    assert list(prices.values()) == sorted(prices.values())
+    assert prices["x <-> y"] == pytest.approx(float(cost.norm(move)))
     # no unit move, of a number or a switch, is outside the prices of the directions
     lowest, highest = (found[end][0]["price"] for end in ("cheapest", "most_expensive"))
     units = [*prices.values(), *cost.norm(np.diag(scale)[[0, 4]])]
@@ -213,6 +216,26 @@ def test_the_verdict_says_what_is_better_and_what_to_try():
         "these splits). L2 is better"
     )
     assert verdict([summary("otdro", 0, 0), summary("a constant", -0.001)]).endswith("splits).")
+
+
+def test_the_verdict_on_an_average_with_a_published_model():
+    rows = [summary("mix", 0, 0), summary("otdro", 0.1), summary("source, recalibrated", -0.1)]
+    told = verdict(rows)
+    assert told.startswith("Better than otdro here; source, recalibrated is better: use the ")
+    assert "--source" not in told
+    assert "leave --source out" in verdict([rows[0], summary("otdro", -0.1)])
+    # the fit of the rows alone is advised to take the mix
+    own = verdict([summary("otdro", 0, 0), summary("mix", -0.1)])
+    assert "Mix is better: use it, by otdro fit --source" in own
+
+
+def test_more_switches_than_those_of_three_categories_are_counted():
+    report = {"cost_in_words": "", "directions": {"cheapest": [], "most_expensive": []}}
+    prices = {"a <-> b": 1.0, "a <-> c": 2.0, "b <-> c": 3.0}
+    told = dict(directions_told(report | {"switches": {"k": prices}}))
+    assert told["  switch k"] == "a <-> b 1, a <-> c 2, b <-> c 3"
+    told = dict(directions_told(report | {"switches": {"k": prices | {"c <-> d": 4.0}}}))
+    assert told["  switch k"] == "a <-> b 1, c <-> d 4, and 2 between"
 
 
 def test_a_weak_signal_in_few_rows_is_not_called_none(here, capsys):
@@ -490,6 +513,20 @@ def test_a_saved_model_is_a_source(hospital, capsys):
     for command in (["predict", "mix.skops", "large.csv"], ["audit", "mix.skops", "large.csv"]):
         extra = ["--target", "y"] if command[0] == "audit" else ["--out", "p.csv"]
         done(capsys, *command, *extra)
+
+
+def test_a_fit_with_a_source_compares_the_mix(hospital, capsys):
+    fit = [*MIX[:-1], "--delta", "0.1", "--source", "paper.csv"]
+    told = document(capsys, *fit, "--report", "r.html")
+    first, *others = [s for s in told["comparison"] if s["measure"] == "log-loss"]
+    assert (first["method"], first["difference"]) == ("mix", 0)
+    for line in others:
+        assert line["difference"] == pytest.approx(line["mean"] - first["mean"])
+    assert "otdro fit --source" not in told["verdict"]
+    for name in ("source, recalibrated", "otdro"):
+        assert name in told["verdict"]
+    assert "log-loss minus mix" in Path("r.html").read_text()
+    assert "minus mix" in done(capsys, *fit).out
 
 
 def test_a_source_may_lack_columns_but_not_have_others(hospital, capsys):

@@ -400,7 +400,7 @@ def test_tables_of_a_page_say_what_they_count_and_compare(here, capsys):
     assert "than those of a comparison with other models, which sets both anew" in text
     # the rows that the command prints are the first of the page
     first = re.findall(r'data-row="\d+">([^<]*)</button>', text)
-    printed = list(told["attack"]["rows"])
+    printed = [line["row"] for line in told["attack"]["rows"]]
     assert first[: len(printed)] == printed
     assert "mean loss rises most" not in text
     # a page of otdro audit has other rows than those that otdro fit printed

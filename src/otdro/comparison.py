@@ -69,6 +69,8 @@ METHODS = [OWN, NO_PENALTY, L1, L2, EUCLIDEAN, CONSTANT]
 AGAINST = {"forest": "random forest", "boosting": "gradient boosting", "splines": "splines"}
 #: An average of our model with a published one.
 MIX = "mix"
+#: A published model with its intercept refitted.
+RECALIBRATED = "source, recalibrated"
 #: The models that a verdict names, in its order, and what to do where one is better.
 REMEDIES = {
     L2: "try --cost euclidean",
@@ -77,6 +79,8 @@ REMEDIES = {
     EUCLIDEAN: "try --cost euclidean",
     **dict.fromkeys(AGAINST.values(), "use it, or add columns of powers and products"),
     MIX: "use it, by otdro fit --source",
+    OWN: "leave --source out",
+    RECALIBRATED: "use the published model with its intercept refitted to your rows",
 }
 #: Trees of a random forest.
 TREES = 200
@@ -115,7 +119,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean of a measure with its standard error, and the paired difference to ours."""
+    """The mean of a measure with its standard error, and the paired difference to this model."""
 
     method: str
     measure: str
@@ -389,7 +393,10 @@ def measures(model: Any, data: Labelled) -> dict[str, float]:
 
 
 def summarise(scores: list[Score]) -> list[Summary]:
-    """Return means and standard errors over the splits, and paired ones against ours."""
+    """Return means and standard errors over the splits, and paired ones against the first method.
+
+    The first is this model: ours, or its average with a published one.
+    """
     methods = list(dict.fromkeys(score.method for score in scores))
     summaries = []
     for measure in scores[0].values:
@@ -398,7 +405,7 @@ def summarise(scores: list[Score]) -> list[Summary]:
             for method in methods
         }
         for method, own in values.items():
-            difference = own - values[OWN]
+            difference = own - values[methods[0]]
             figures = standard_error(own), float(difference.mean()), standard_error(difference)
             settled = [_settled(figure, own) for figure in figures]
             summaries.append(Summary(method, measure, float(own.mean()), *settled))
@@ -416,7 +423,7 @@ def standard_error(values: Array) -> float:
 
 
 def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
-    """Return in words: is our model worth having here, and if not, what to try.
+    """Return in words: is this model, the first, worth having here, and if not, what to try.
 
     Differences are of the first measure, a loss, paired by split. Less than two standard errors
     better than a constant is no proof of anything, so that it is printed with its numbers.
@@ -426,7 +433,7 @@ def verdict(scores: Sequence[Summary], cost: str | None = None) -> str:
     gains = {method: gain(s) for method, s in of_method.items()}
     doubtful = CONSTANT in gains and gains[CONSTANT] < ERRORS
     opening = _beside_a_constant(of_method[CONSTANT]) if doubtful else ""
-    others = [name for name in REMEDIES if name in gains]
+    others = [name for name in REMEDIES if name in gains and name != scores[0].method]
     better = sorted((n for n in others if gains[n] <= -ERRORS), key=gains.__getitem__)
     beaten = [n for n in others if gains[n] >= ERRORS]
     even = [n for n in others if n not in beaten and n not in better]

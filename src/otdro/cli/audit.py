@@ -29,6 +29,8 @@ from .reading import PIECE, PLAIN, days_in, holds_dates, locate, numbers_in, ori
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
+#: Why a drift without a model has no verdict.
+NO_BALL = "there is no ball to compare with: name a model by --model."
 #: Texts that a spreadsheet takes for formulas; numbers and single signs are none.
 FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")
 
@@ -237,10 +239,9 @@ def _bound(name: str, before: Any, now: Any, sign: int = 1) -> dict[str, Any]:
 
 def _show_check(check: dict[str, Any]) -> None:
     printing.heading(f"Since {check['file']} of {check['date']}")
-    # bounds are in the table below; --json has all
-    changed = [line for line in check["changed"] if "breaking points" not in line]
+    changed = check["changed"]
     if not changed:
-        only_bounds = check["changed"] or any(b["before"] != b["now"] for b in check["bounds"])
+        only_bounds = any(b["before"] != b["now"] for b in check["bounds"])
         changed = ["bounds changed, and nothing else." if only_bounds else "nothing changed."]
     for line in changed:
         printing.say(f"* {line}")
@@ -274,15 +275,16 @@ def drift(options: DriftOptions) -> int:
         batch, in_time = None, False
         if options.by is not None:
             preparing.check_column(options.by, list(tables[0].columns))
-            batch = tables[0].pop(options.by).dropna()
+            batch = tables[0][options.by].dropna()
             in_time = holds_dates(batch)
             batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
             tables = [tables[0].loc[batch.index]]
         if model is None:
+            tables = [t.drop(columns=[] if options.by is None else options.by) for t in tables]
             rows, seen_by = _columns(tables, options, notes, differences)
         else:
-            seen_by = model
-            rows = [preparing.model_rows(model, table, differences, (target,)) for table in tables]
+            seen_by, beside = model, (target, options.by)
+            rows = [preparing.model_rows(model, table, differences, beside) for table in tables]
         samples = [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
         doing("measuring the drift")
         settings = {"cost": options.cost, "order": options.order, "random_state": options.seed}
@@ -321,6 +323,8 @@ def drift(options: DriftOptions) -> int:
     requirements = _limit(options.max_drift, farthest.drift)
     notes = differences.notes() + notes + result.notes
     document = {**head, **farthest.drift.to_dict()}
+    if model is None:
+        document["reason"] = NO_BALL
     return _told(document, farthest.drift, show, requirements, notes)
 
 

@@ -6,7 +6,7 @@ The model that is compared with others on splits of the table is the one that is
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -65,6 +65,8 @@ from .options import (
 from .preparing import Array, Prepared
 from .reading import PIECE, Source, pieces, required_numbers
 
+#: Switches of a column up to which all are printed: those of three categories.
+SWITCHES = 3
 #: Training rows of a split of the demo.
 TRAIN = 60
 #: Rows and columns of the simulated table of the demo.
@@ -291,7 +293,7 @@ def show(report: dict[str, Any], scores: list[Summary], stable: Stability | None
 def directions(
     cost: Any, features: ColumnGroups, scale: Array, most: int = 3
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the cheapest and the most expensive directions that a row can move in.
+    """Return the cheapest and the most expensive directions that a row can move in, each once.
 
     The unit is one standard deviation of a column of numbers, ``scale`` (d,), or one switch in a
     column of categories: its indicators sum to one, so that only directions in which they sum to
@@ -305,11 +307,12 @@ def directions(
         {"price": float(price), "along": features.along(vector, scale)}
         for price, vector in zip(found.prices, found.vectors.T, strict=True)
     ]
-    return {"cheapest": priced[:most], "most_expensive": priced[::-1][:most]}
+    few = min(most, (len(priced) + 1) // 2)
+    return {"cheapest": priced[:few], "most_expensive": priced[few:][::-1][:most]}
 
 
 def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
-    """Return the prices of the cheapest and most expensive switch of each text column."""
+    """Return the prices of all switches of each text column, the cheapest first."""
     if cost.matrix is None:
         return {}
     unit = np.eye(len(features.names))
@@ -321,7 +324,7 @@ def switches(cost: Any, features: ColumnGroups) -> dict[str, dict[str, float]]:
             for (before, start), (after, end) in combinations(own, 2)
         )
         if prices:
-            priced[column] = {name: price for price, name in (prices[0], prices[-1])}
+            priced[column] = {name: price for price, name in prices}
     return priced
 
 
@@ -392,7 +395,7 @@ def attack(model: Any, audited: Audit, data: Prepared) -> dict[str, Any]:
     cheapest = [i for i in np.argsort(audited.price, kind="stable") if movable[i]][:SHOWN]
     return {
         "class": None if class_ is None else str(class_),
-        "rows": {str(data.X.index[i]): float(audited.price[i]) for i in cheapest},
+        "rows": [{"row": str(data.X.index[i]), "price": float(audited.price[i])} for i in cheapest],
         "columns": columns,
         "switches": switched,
         "shortfall": float(worst.shortfall),
@@ -438,7 +441,10 @@ def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
             lines.append((title, f"{way['price']:.3g}: {along}"))
             title = ""
     for column, prices in list(report["switches"].items())[:SHOWN]:
-        lines.append((f"  switch {column}", first(prices, ".3g")))
+        told = [f"{name} {price:.3g}" for name, price in prices.items()]
+        if len(told) > SWITCHES:
+            told = [told[0], told[-1], f"and {len(told) - 2} between"]
+        lines.append((f"  switch {column}", ", ".join(told)))
     return lines
 
 
@@ -447,7 +453,7 @@ def coefficients_told(report: dict[str, Any]) -> list[tuple[str, str]]:
     by_column = report["coefficients"]
     if len(report["classes"]) <= 2:
         return [
-            (column, first(value, "+.4g") if isinstance(value, dict) else f"{value:+.4g}")
+            (column, first(value.items(), "+.4g") if isinstance(value, dict) else f"{value:+.4g}")
             for column, value in list(by_column.items())[:SHOWN]
         ]
     lines = []
@@ -458,14 +464,14 @@ def coefficients_told(report: dict[str, Any]) -> list[tuple[str, str]]:
                 flat |= {f"{column}={category}": own for category, own in value.items()}
             else:
                 flat[column] = value
-        lines.append((label, first(_largest_first(flat), "+.3g")))
+        lines.append((label, first(_largest_first(flat).items(), "+.3g")))
     return lines
 
 
 def attack_told(worst: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the columns and rows that the adversary attacks."""
     lines = [] if worst["class"] is None else [("class", worst["class"])]
-    columns = first(worst["columns"], ".0%")
+    columns = first(worst["columns"].items(), ".0%")
     lines.append(("columns", f"{columns} (shares of the change of the score in the worst loss)"))
     if worst["switches"]:
         moved = [
@@ -475,14 +481,14 @@ def attack_told(worst: dict[str, Any]) -> list[tuple[str, str]]:
         unit = "means over rows, each of which may go a part of the way"
         lines.append(("switches", f"{'; '.join(moved)} ({unit})"))
     if worst["rows"]:
-        rows = first({f"row {name}": price for name, price in worst["rows"].items()}, ".3g")
+        rows = first([(f"row {line['row']}", line["price"]) for line in worst["rows"]], ".3g")
         lines.append(("rows", f"{rows} (cheapest to make wrong, and at which cost)"))
     return lines
 
 
-def first(values: dict[str, float], form: str, most: int = 4) -> str:
+def first(values: Collection[tuple[str, float]], form: str, most: int = 4) -> str:
     """Return the first names with their values, and how many there are more."""
-    text = ", ".join(f"{name} {value:{form}}" for name, value in list(values.items())[:most])
+    text = ", ".join(f"{name} {value:{form}}" for name, value in list(values)[:most])
     return text + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
@@ -575,7 +581,10 @@ def compared(task: Task) -> list[Summary]:
         order = np.random.default_rng(task.options.seed).permutation(len(data.y))
         data.notes.append(f"methods are compared on {preparing.IN_MEMORY} random rows.")
         task = task._replace(data=data.part(np.sort(order[: preparing.IN_MEMORY])))
-    return summarise(scores_of(task, None, [m for m in METHODS if m != EUCLIDEAN]))
+    scores = scores_of(task, None, [m for m in METHODS if m != EUCLIDEAN])
+    # the model that is fitted comes first, and the others are compared with it
+    this = OWN if task.source is None else MIX
+    return summarise(sorted(scores, key=lambda score: score.method != this))
 
 
 def tested(options: Learning) -> str:
@@ -596,12 +605,14 @@ def show_scores(scores: list[Summary], sentence: str) -> None:
             [
                 s.method,
                 f"{s.mean:.4g} ± {s.se:.2g}",
-                "" if s.method == OWN else f"{s.difference:+.3g} ± {s.difference_se:.2g}",
+                ""
+                if s.method == scores[0].method
+                else f"{s.difference:+.3g} ± {s.difference_se:.2g}",
             ]
             for s in scores
             if s.measure == measure
         ]
-        printing.grid(Grid([measure, "mean ± se", "minus otdro"], body))
+        printing.grid(Grid([measure, "mean ± se", f"minus {scores[0].method}"], body))
         printing.say()
     printing.say(f"Verdict: {sentence}", "bold")
 

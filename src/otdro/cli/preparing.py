@@ -31,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from .. import persistence
-from ..comparison import MIX, Labelled
+from ..comparison import MIX, RECALIBRATED, Labelled
 from ..estimators.columns import column_groups
 from ..inspection.summary import SHOWN
 from ..mix import MixClassifier, MixRegressor
@@ -56,9 +56,11 @@ LEAK = 0.99
 NEIGHBOURS = 3
 #: The line of a table of coefficients that holds the intercept.
 INTERCEPT = "(intercept)"
-#: The names of the rows of a comparison.
+#: The name of a published model in a comparison.
 SOURCE = "source"
-RECALIBRATED = "source, recalibrated"
+#: The similarity of names from which one may be meant by the other: two of three letters in order
+#: count, one run of three letters in names of four and six does not.
+CLOSE = 0.65
 #: How the name of a column of identifiers ends.
 ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
 
@@ -168,7 +170,7 @@ def check_column(name: str, columns: list[str]) -> None:
     """Refuse a name that is no column, and say which may be meant."""
     if name in columns:
         return
-    near = difflib.get_close_matches(name, [str(c) for c in columns], 1)
+    near = difflib.get_close_matches(name, [str(c) for c in columns], 1, CLOSE)
     hint = f"Did you mean {near[0]!r}?" if near else f"The columns are {listed(columns)}."
     raise UserError(f"there is no column {name!r}. {hint}")
 
@@ -543,7 +545,8 @@ def model_rows(
     names takes the other columns in the order of the file.
     """
     names = getattr(model, "feature_names_in_", None)
-    own = set() if names is None else set(names)
+    # a column of dates may be the model's under the names of its parts
+    own = {reading.origin(str(name), table.columns) for name in (() if names is None else names)}
     rest = table.drop(columns=[c for c in beside if c in table.columns and c not in own])
     if names is None:
         count = getattr(model, "n_features_in_", len(rest.columns))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..comparison import OWN, Summary, verdict
+from ..comparison import Summary, verdict
 from ..costs.table import EVEN, cost_name
 from ..estimators import resampling
 from ..estimators.summary import LISTED
@@ -223,12 +223,12 @@ def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_ou
         own = [found[method, measure] for measure in measures]
         difference = _with_error(own[0].difference, own[0].difference_se)
         values = [_with_error(score.mean, score.se) for score in own]
-        lines.append([method, *values, "" if method == OWN else difference])
+        lines.append([method, *values, "" if method == scores[0].method else difference])
     note = (
         f"Each held-out row was predicted by models fitted without it ({held_out}; mean ± "
         "standard error), which prepared the columns and chose their settings without it too."
     )
-    head = ["model", *measures, f"{measures[0]} minus otdro"]
+    head = ["model", *measures, f"{measures[0]} minus {scores[0].method}"]
     title = "Held-out rows: this model beside others"
     return (
         f'<p class="verdict">{escape(sentence)}</p>{table(head, lines, title)}'
