@@ -224,3 +224,18 @@ def test_all_of_the_budget_on_moves_leaves_none_for_targets():
     worst = model.fit(X, 3 * X[:, 0]).worst_case()
     assert np.isfinite(worst.points).all()
     assert worst.budget <= 0.01 * (1 + 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:the fit did not reach")
+def test_constant_targets_with_a_price_have_a_worst_case():
+    model = DRORegressor(cost="euclidean", delta=0.01, target_cost=0.5)
+    model.fit([[0.0], [1.0], [2.0], [3.0]], [2.0, 2.0, 2.0, 2.0])
+    assert model.worst_case().risk == pytest.approx(0.02)
+
+
+def test_a_worst_case_of_rows_without_weight_warns_of_nothing():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    weights = np.where(np.arange(20) < 4, 0.0, 1.0)
+    model = DROClassifier("squared_hinge", cost="euclidean", order=2, delta=1e-6)
+    model.fit(X, np.sign(X[:, 0] + 0.1), sample_weight=weights)
+    assert model.worst_case().risk == pytest.approx(model.robust_risk_, abs=1e-5)

@@ -486,3 +486,14 @@ def test_a_price_with_a_support_or_a_loss_without_a_method():
         DROClassifier(cost="euclidean", delta=0.1, label_cost=1.0).fit(X, Y, support=X)
     with pytest.raises(ValueError, match="order=2 with Logistic needs a Euclidean"):
         DROClassifier(cost="l1", order=2, delta=0.1, label_cost=1.0).fit(X, Y)
+
+
+def test_rows_without_weight_do_not_stop_the_search():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((10, 7)) * [6.0, 0.1, 7.0, 2.0, 9.0, 40.0, 0.7]
+    y = np.array([-1, -1, 1, 1, 1, -1, -1, 1, 1, -1])
+    w = np.array([2.0, 1, 0, 0, 1, 2, 2, 1, 2, 1])
+    model = DROClassifier(cost="euclidean", order=2, delta=0.01, label_cost=3.0)
+    risk = model.fit(X, y, sample_weight=w).robust_risk_
+    kept = model.fit(X[w > 0], y[w > 0], sample_weight=w[w > 0])
+    assert abs(risk - kept.robust_risk_) <= 2e-6

@@ -89,3 +89,13 @@ def test_columns_twelve_digits_apart_are_certified_by_pulls_of_each(loss, order,
                     Z * units, y, coef * kept, plain.intercept_[0], model.loss_, model.ball_
                 )
                 assert model.robust_risk_ - model.gap_ <= other + 1e-9
+
+
+def test_a_plain_fit_does_not_depend_on_the_matrix_of_its_cost():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3)) * [1e-6, 1.0, 1e5]
+    y = np.sign(X @ [1e6, 1.0, 1e-5] + rng.standard_normal(40))
+    A = rng.standard_normal((3, 3))
+    model = DROClassifier(cost=A @ A.T + 0.1 * np.eye(3), delta=0.0).fit(X, y)
+    other = DROClassifier(cost="euclidean", delta=0.0).fit(X, y)
+    assert model.robust_risk_ - model.gap_ <= other.robust_risk_

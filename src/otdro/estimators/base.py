@@ -629,6 +629,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         return confidence_region(sample, sample.ys[0], self.cost_, confidence, names)
 
+    @np.errstate(all="ignore")
     def worst_case(self, class_: Any = None, *, rows: Any = None, reach: Any = None) -> WorstCase:
         """Return a worst-case distribution of the fitted model.
 

@@ -300,9 +300,11 @@ class Exact(Solver):
         ]
 
     def _plain(self, problem: Problem, tol: float, start: Solution | None) -> Solution:
-        """Return the plain fit: at delta = 0 nothing moves, so any cost will do."""
-        ball = problem.ball
-        euclidean = ball.cost if ball.cost.euclidean else Norm(2)
+        """Return the plain fit: at delta = 0 nothing moves, so any cost will do.
+
+        In the coordinates of a matrix columns that are 10 digits apart are lost.
+        """
+        ball, euclidean = problem.ball, Norm(2)
         order = ball.order if np.isfinite(problem.loss.lipschitz) else 2
         plain = replace(problem, ball=replace(ball, cost=euclidean, order=order), support=None)
         near = None if start is None else [[start]]

@@ -51,6 +51,7 @@ from ..duality import (
 )
 from ..losses import Loss
 from ..problem import Problem, Solution
+from .conic.interior import expanded
 from .euclidean.newton import Coordinates
 from .euclidean.order_one import SHARP, SHORTEST
 from .exact import Method, Starts, duality_gap, each_alone, verdict
@@ -654,12 +655,20 @@ class PricedLabels(Method):
         assert starts is not None
 
         def alone(p: int, problem: Problem, fixed: Starts) -> list[Solution]:
-            at = Coordinates(problem)
-            return [
-                _unchanged(problem.at(delta), start, tols[p])
-                or _solved(problem.at(delta), at, tols[p], max_iter, start)
-                for delta, start in zip(deltas.tolist(), fixed, strict=True)
-            ]
+            # rows without weight, those left out by a fold, have barriers that stop steps
+            used = problem.weights > 0
+            place = np.where(used, np.cumsum(used) - 1, -1)
+            X, y, weights = (rows[used] for rows in (problem.X, problem.y, problem.weights))
+            part = replace(problem, X=X, y=y, weights=weights)
+            at = Coordinates(part)
+            path = []
+            for delta, start in zip(deltas.tolist(), fixed, strict=True):
+                solution = _unchanged(problem.at(delta), start, tols[p])
+                if solution is None:
+                    solution = _solved(part.at(delta), at, tols[p], max_iter, start)
+                    solution = expanded(problem, place, solution)
+                path.append(solution)
+            return path
 
         return each_alone(problems, starts, alone)
 

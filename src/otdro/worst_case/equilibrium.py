@@ -112,7 +112,7 @@ def _equilibrium(
     exists = worst is not None or other.attained
     if exists and lower < highest and fit.gap > FINER * fit.objective:
         # the gap is why: a dual point of a smaller one may do
-        tol = FINER * fit.objective / problem.constant[1]
+        tol = FINER * fit.objective / (problem.constant[1] or fit.objective)
         [[finer]] = Exact(tol).solve([problem], [problem.ball.delta])
         if finer.dual is not None:
             optimum = scored(problem, finer.coef, finer.intercept)

@@ -651,6 +651,8 @@ class Best:
         m = self.model
         if self.gap <= self.goal:
             return
+        # rows that are fitted at infinity have a multiplier of 0 in the limit
+        alpha = np.where(np.abs(alpha) <= NEGLIGIBLE * np.abs(alpha).max(initial=0.0), 0.0, alpha)
         # moving g onto its bound costs a share of the penalty, shrinking alpha one of the risk
         g = m.adjoint(m.pi * alpha)
         for radius in m.form.radii(m.slopes(alpha, g)):
