@@ -307,26 +307,26 @@ def place_masses(loss: Array, price: Array, weights: Array, delta: float) -> Arr
         reached, spent = (float(xp.sum(mass * xp.where(held, v, 0.0))) for v in (loss, price))
         return mass, reached, spent
 
-    dear = at(0.0)
-    if dear[2] <= delta:
-        return dear[0]
+    over = at(0.0)
+    if over[2] <= delta:
+        return over[0]
     finite = loss[xp.isfinite(loss)]
-    cheap = at(min(float(xp.max(finite) - xp.min(finite)) / max(delta, TINY), 1 / TINY))
+    under = at(min(float(xp.max(finite) - xp.min(finite)) / max(delta, TINY), 1 / TINY))
     for _ in range(STEPS):
-        if cheap[2] >= delta or dear[2] <= cheap[2]:
-            return cheap[0]
+        if under[2] >= delta or over[2] <= under[2]:
+            return under[0]
         # the mean loss as a function of the mean price is concave: along its chord
-        lam = (dear[1] - cheap[1]) / (dear[2] - cheap[2])
+        lam = (over[1] - under[1]) / (over[2] - under[2])
         middle = at(lam)
-        level = cheap[1] - lam * cheap[2]
+        level = under[1] - lam * under[2]
         if middle[1] - lam * middle[2] <= level + ROUNDING * abs(level):
             break
         if middle[2] > delta:
-            dear = middle
+            over = middle
         else:
-            cheap = middle
-    share = (delta - cheap[2]) / (dear[2] - cheap[2])
-    mass: Array = share * dear[0] + (1 - share) * cheap[0]
+            under = middle
+    share = (delta - under[2]) / (over[2] - under[2])
+    mass: Array = share * over[0] + (1 - share) * under[0]
     return mass
 
 
