@@ -45,7 +45,7 @@ with tempfile.TemporaryDirectory() as place:
     for name, options in SHOTS.items():
         page = browser.page(file, **options)
         if options.get("scripts", True):
-            # two thirds up the slider: rows have moved and the refitted boundary has turned
+            # two thirds up the slider: rows have moved and the figures have changed
             page.value(
                 "(() => { const s = document.getElementById('delta'); s.value = 12;"
                 "s.dispatchEvent(new Event('input')); })()"

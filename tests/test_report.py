@@ -102,8 +102,6 @@ def test_figures_are_those_of_the_estimator_and_the_audit(fitted, page):
     assert shown["at-delta"] == number(model.delta_)
     assert shown["at-accuracy"] == percent(found.accuracy(model.delta_))
     assert shown["at-risk"] == number(model.robust_risk_)
-    # the best model for the delta of the fit is the fit
-    assert shown["at-refit-risk"] == number(model.robust_risk_)
     assert f'<td class="n">{number(model.empirical_risk_)}</td>' in page
 
 
@@ -121,13 +119,6 @@ def test_every_stop_is_what_python_computes(fitted, page):
     assert given["texts"][0]["wrong"] == "0 of 120"
     already = np.count_nonzero(found.distance == 0)
     assert f"wrong without any move: {already}." in page
-
-
-def test_refits_are_never_worse_than_the_model(page):
-    given = data(page)
-    assert given["texts"][0]["refit-risk"] == "–"
-    for texts in given["texts"][1:]:
-        assert float(texts["refit-risk"]) <= float(texts["risk"])
 
 
 def test_moved_shares_are_those_of_the_audit(fitted, page):
@@ -189,7 +180,7 @@ def test_several_classes_groups_and_a_pipeline():
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     text = report.render(audit(model, X, y, groups=np.resize(["a", "b"], 90)), model=model)
     assert "<bdi>group b</bdi>" in text
-    assert 'class="no-refits no-fitted"' in text
+    assert 'class="no-fitted"' in text
     assert data(text)["own"]["slopes"][2]
 
 
@@ -516,7 +507,6 @@ def test_rows_whose_label_is_changed_stay_where_they_are():
     assert (before[:, moved] != after[:, moved]).any(axis=0).all()
     k = int(np.flatnonzero(changed)[0])
     assert "its label is changed above delta" in given["says"][k]
-    assert 'class="no-refits"' in text
 
 
 def test_rows_whose_target_moves_go_a_part_of_the_way():

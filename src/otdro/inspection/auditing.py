@@ -19,7 +19,6 @@ from ..estimators import DROClassifier, DRORegressor
 from ..estimators.columns import Units, units_of
 from ..pairs import generator
 from ..problem import Ball
-from ..radius import path
 from ..radius.checks import check_deltas, check_groups, check_weights, normalise
 from ..radius.selection import resolve_cost
 from .certificate import (
@@ -52,12 +51,6 @@ CHANCE_DRAWS = 100
 RARE = 0.05
 #: Without a fitted delta, advice is about the delta that costs this share of the rows.
 FALL = 0.05
-#: Entries of X up to which the best models for some deltas are solved for, for smooth losses.
-SMOOTH_ENTRIES = 1_000_000
-#: The same for other losses, whose solver takes longer.
-OTHER_ENTRIES = 100_000
-#: The gap of those solutions, relative to the risk of a constant: more digits than are shown.
-REFIT_TOL = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,38 +408,6 @@ class Audit:
         balls = [self.ball(radius) for radius in np.atleast_1d(_radii(delta))]
         risks = robust_risks(self.model, self.scores, self.target, self.weights, balls)
         return risks if np.ndim(delta) else float(risks[0])
-
-    def refits(self, deltas: Array) -> list[Audit | None]:
-        """Return audits of the linear models with the least worst-case loss here at each delta.
-
-        It is None at delta 0, and everywhere for several classes, for prices of labels or targets,
-        for losses without an exact method, and where solving would take long.
-        """
-        loss = self.model.loss
-        entries = self.X.shape[0] * self.X.shape[1]
-        many = self.classes is not None and len(self.classes) > 2
-        unbounded = self.order == 1 and not np.isfinite(loss.lipschitz)
-        priced = np.isfinite(min(self.label_cost, self.target_cost))
-        limit = SMOOTH_ENTRIES if np.isfinite(loss.smoothness) else OTHER_ENTRIES
-        refits: list[Audit | None] = [None] * len(deltas)
-        positive = np.flatnonzero(np.asarray(deltas) > 0)
-        if many or unbounded or priced or entries > limit or not len(positive):
-            return refits
-        order = positive[np.argsort(-np.asarray(deltas)[positive])]
-        y = self.target if self.classes is None else np.where(self.target == 1, 1.0, -1.0)
-        ball = (self.cost, self.order, np.asarray(deltas)[order])
-        try:
-            solved = path(self.X, y, loss, *ball, sample_weight=self.weights, tol=REFIT_TOL)
-        except ValueError:
-            # no exact method for this loss, norm and order
-            return refits
-        for k, place in enumerate(order):
-            coef, intercept = solved.coef[[k]], solved.intercept[[k]]
-            if self.classes is not None:
-                coef, intercept = np.vstack([0 * coef, coef]), np.append(0.0, intercept)
-            model = replace(self.model, coef=coef, intercept=intercept)
-            refits[place] = replace(self, model=model)
-        return refits
 
     @cached_property
     def advised_delta(self) -> float:

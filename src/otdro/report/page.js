@@ -162,7 +162,6 @@
     const summary = `delta ${says.delta}: certified accuracy ${says.accuracy}, worst-case loss ${says.risk}`;
     slider.setAttribute("aria-valuetext", summary);
     drawMoves();
-    drawLines("refit-lines", data.refits[stop]);
     drawCursors(stop);
     return summary;
   }
@@ -171,7 +170,6 @@
     drawAxes();
     drawPlaces();
     drawLines("own-lines", data.own);
-    drawLines("refit-lines", data.refits[slider.valueAsNumber]);
   }
 
   function ring() {

@@ -133,8 +133,7 @@ def render(
     rows = "training rows" if training else "audited rows"
     script = _source("page.js")
     # what the page has nothing to show of, for its style
-    lacks = {"no-refits": not view.has_refits, "no-fitted": view.fitted is None}
-    lacks["no-boundary"] = audit.classes is None
+    lacks = {"no-fitted": view.fitted is None, "no-boundary": audit.classes is None}
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),

@@ -134,16 +134,6 @@ class View:
         return np.asarray(self.audit.risk(self.deltas))
 
     @cached_property
-    def refits(self) -> list[Audit | None]:
-        """The best linear model against each delta, None where it was not solved for."""
-        return self.audit.refits(self.deltas)
-
-    @property
-    def has_refits(self) -> bool:
-        """Whether the best model for each delta is known."""
-        return any(refit is not None for refit in self.refits)
-
-    @cached_property
     def axes(self) -> list[Axis]:
         """The axes to choose from."""
         return axes_of(self.audit)
@@ -225,16 +215,14 @@ class View:
 
 def scene(view: View) -> str:
     """Return the picture at the first stop, which the script goes on from."""
-    frame, model, refit = view.frame, view.audit.model, view.refits[view.first]
+    frame, model = view.frame, view.audit.model
     i, j = view.chosen
-    dashed = "" if refit is None else _lines(view, refit.model.coef, refit.model.intercept, frame)
     left, top, width, height = frame.box
     content = (
         f'<defs><clipPath id="inside"><rect x="{left:g}" y="{top:g}" width="{width:g}" '
         f'height="{height:g}"/></clipPath></defs>'
         f"{frame.axes(view.axes[i].label, view.axes[j].label)}"
         f'<g clip-path="url(#inside)">{_points(view, frame, float(view.deltas[view.first]))}'
-        f'<g id="refit-lines">{dashed}</g>'
         f'<g id="own-lines">{_lines(view, model.coef, model.intercept, frame)}</g>'
         f'<circle id="ring" r="8" cx="{AWAY:g}" cy="{AWAY:g}"/></g>'
     )
@@ -303,21 +291,17 @@ def script_data(view: View, texts: list[dict[str, str]], cursors: dict[str, Any]
         }
         for axis, (low, high) in zip(view.axes, view.ranges, strict=True)
     ]
-    own, *refits = (
-        None
-        if audit is None or audit.classes is None
-        else {
-            "at": (audit.model.coef @ view.center + audit.model.intercept).tolist(),
-            "slopes": (audit.model.coef @ view.directions.T).tolist(),
+    own, model = None, view.audit.model
+    if view.audit.classes is not None:
+        own = {
+            "at": (model.coef @ view.center + model.intercept).tolist(),
+            "slopes": (model.coef @ view.directions.T).tolist(),
         }
-        for audit in (view.audit, *view.refits)
-    )
     return {
         "frame": list(view.frame.box),
         "axes": axes,
         "gram": (view.directions @ view.directions.T).tolist(),
         "own": own,
-        "refits": refits,
         "deltas": view.deltas.tolist(),
         "texts": texts,
         "before": markup.rounded(before),
@@ -361,11 +345,6 @@ def slider_chart(view: View, measure: str) -> tuple[str, list[list[float]]]:
         y = (max(low, 0.0), high)
     if view.fitted is not None:
         curves.append((np.full(2, deltas[view.fitted]), np.array(y), "fitted"))
-    refits = [
-        np.nan if refit is None else getattr(refit, measure)(delta)
-        for delta, refit in zip(deltas, view.refits, strict=True)
-    ]
-    curves.append((deltas, np.array(refits), "refit"))
     frame = Frame(*CHART, (0.0, end), y)
     bounded = np.isfinite(values)
     across, up = frame.px(deltas), np.where(bounded, frame.py(np.where(bounded, values, 0)), AWAY)
@@ -453,7 +432,6 @@ def stop_texts(view: View) -> list[dict[str, str]]:
     accuracy, chance = audit.accuracy(view.deltas), audit.chance_accuracy(view.deltas)
     texts = []
     for k, delta in enumerate(view.deltas):
-        refit = view.refits[k]
         of_the_fit = ", the delta of the fit" if k == view.fitted else ""
         # rows that were right and are wrong now, at least partly
         wrong = np.count_nonzero((audit.price > 0) & (audit.moved(float(delta)) > 0))
@@ -465,9 +443,6 @@ def stop_texts(view: View) -> list[dict[str, str]]:
                 "risk": number(view.risk[k]),
                 "chance": percent(chance[k]),
                 "wrong": f"{wrong:,} of {n:,}",
-                "refit-accuracy": "–" if refit is None else percent(refit.accuracy(delta)),
-                "refit-risk": "–" if refit is None else number(refit.risk(delta)),
-                "refit-plain": "–" if refit is None else number(refit.risk(0.0)),
             }
         )
     return texts
