@@ -431,21 +431,39 @@ def scaled(model: Model, b: float, unit: float) -> ScaledModel:
 
 
 def _row_space(model: Model) -> tuple[Model, Array | None]:
-    """Return the model on the row space of Z, where only ||theta||_2 is penalised."""
-    n, d = model.design.n, model.design.d
-    sizes = model.sizes()
-    tall = model.design.sparse or n * d**2 > SMALL or sizes.max() > SPREAD * sizes.min()
-    if n >= d and tall:
+    """Return the model on the row space of Z, where only ||theta||_2 is penalised.
+
+    Without a penalty the columns may be scaled, so that no small one is lost as rounding, and a
+    direction along which all rows score alike, a second intercept, is left out.
+    """
+    (n, d), plain = (model.design.n, model.design.d), model.form.rate == 0
+    if n >= d and (n * d > MERGE_UP_TO if plain else _is_tall(model)):
         return model, None
     Z = model.design.dense() * model.live
-    # without a penalty columns may be scaled, so that no small one is lost as rounding
-    scale = np.linalg.norm(Z, axis=0) if model.form.rate == 0 else np.ones(d)
+    scale = np.linalg.norm(Z, axis=0) if plain else np.ones(d)
     scale[scale == 0] = 1.0
     U, D, Vt = np.linalg.svd(Z / scale, full_matrices=False)
+    if D[0] == 0:
+        return model, None
     keep = ROUNDING * max(n, d) * D[0] < D
-    keep[0] = True
-    basis = Vt[keep].T / scale[:, None]
-    return replace(model, design=Design(U[:, keep] * D[keep]), live=1.0), basis
+    U, D, basis = U[:, keep], D[keep], Vt[keep].T / scale[:, None]
+    if not plain:
+        return replace(model, design=Design(U * D), live=1.0), basis
+    basis = basis / D
+    if model.intercept:
+        _, apart, Vt = np.linalg.svd(U - U.mean(axis=0))
+        varies = Vt[: len(apart)][apart > ROUNDING * max(n, d)]
+        if len(varies):
+            U, basis = U @ varies.T, basis @ varies.T
+    # what is left of a zero would be taken for a column's entry
+    U = np.where(np.abs(U) > ROUNDING * max(n, d), U, 0.0)
+    return replace(model, design=Design(U), live=1.0), basis
+
+
+def _is_tall(model: Model) -> bool:
+    """Whether rows keep their coordinates: many, sparse, or of columns far apart in size."""
+    n, d, sizes = model.design.n, model.design.d, model.sizes()
+    return bool(model.design.sparse or n * d**2 > SMALL or sizes.max() > SPREAD * sizes.min())
 
 
 def _along_large_rows(model: Model) -> tuple[Model, Array | None]:
