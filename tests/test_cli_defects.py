@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import otdro
 from commands import FAST, call, document, done, refused
+from otdro.inspection.summary import audit_pairs
 
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
@@ -360,6 +362,52 @@ def test_a_drift_without_a_model_names_the_option(people, capsys):
     told = document(capsys, *drift)
     assert told["verdict"] is None
     assert told["reason"] == "there is no ball to compare with: name a model by --model."
+
+
+def test_a_drift_of_a_model_without_a_delta_names_the_option(people, capsys):
+    skops = pytest.importorskip("skops.io")
+    skops.dump(LogisticRegression().fit(people[["a", "b"]], people.a > 0), "theirs.skops")
+    people.to_csv("t.csv", index=False)
+    told = document(capsys, "drift", "t.csv", "t.csv", "--model", "theirs.skops")
+    assert told["reason"].endswith("fitted for no delta; name the column of labels by --target.")
+
+
+def test_a_limit_on_drift_is_not_met_by_what_no_distance_measures(people, capsys):
+    people = people.dropna().drop(columns="who")
+    people.to_csv("old.csv", index=False)
+    drift = ["drift", "old.csv", "new.csv", "--target", "y", "--max-drift", "50"]
+    people.to_csv("new.csv", index=False)
+    assert document(capsys, *drift)["requirements"][0]["beside"] == []
+    people.assign(city=["York", "Bath", *people.city[2:]]).to_csv("new.csv", index=False)
+    code, out, _ = call(capsys, *drift)
+    assert code == 3
+    assert "values of 'city' that no old row has, in 2 rows" in " ".join(out.split())
+    common = people[(people.y == "yes") | (np.arange(len(people)) % 5 == 0)]
+    common.to_csv("new.csv", index=False)
+    code, out, _ = call(capsys, *drift)
+    assert code == 3
+    assert "NOT MET: drift <= 50, found" in out
+    assert "; other class shares, no " in " ".join(out.split())
+
+
+def test_no_delta_is_printed_where_nothing_breaks_a_model(monkeypatch):
+    X = np.arange(20.0)[:, None]
+    found = otdro.audit(LogisticRegression().fit(X, X[:, 0] > 9), X, X[:, 0] > 9)
+    monkeypatch.setattr(otdro.Audit, "breaking_point", lambda *_, **__: np.inf)
+    assert audit_pairs(found)[-1] == ("as bad as that at", "no delta: no move at all reaches it")
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        ("logistik", "there is no --loss logistik; the losses for classification are hinge, "
+         "logistic, squared_hinge. Did you mean 'logistic'?"),
+        ("foo", "are hinge, logistic, squared_hinge.\n"),
+        ("squared", "--loss squared is for regression, not classification; use one of hinge"),
+    ],
+)  # fmt: skip
+def test_a_loss_that_is_none_of_the_task_names_those_that_are(people, capsys, loss, said):
+    assert said in refused(capsys, "fit", "people.csv", "--target", "y", "--loss", loss)
 
 
 def test_advice_is_for_the_command_and_not_repeated(people, capsys):

@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from chromium import MISSING, Browser, program
 from otdro import DROClassifier, audit, report
 from otdro.costs import Mahalanobis
-from otdro.report.markup import number, percent
+from otdro.inspection.summary import share_in_words
+from otdro.report.markup import number
 
 pytestmark = pytest.mark.skipif(program() is None, reason=MISSING)
 
@@ -113,9 +114,9 @@ def test_slider_changes_what_is_printed(shared, fitted, stop):
     delta = given(shared)["deltas"][stop]
     move(shared, stop)
     assert shared.text("delta-out") == shared.text("at-delta") == number(delta)
-    assert shared.text("at-accuracy") == percent(found.accuracy(delta))
+    assert shared.text("at-accuracy") == share_in_words(found.accuracy(delta))
     assert shared.text("at-risk") == number(found.risk(delta))
-    assert percent(found.accuracy(delta)) in shared.text("live")
+    assert share_in_words(found.accuracy(delta)) in shared.text("live")
     said = shared.value("document.getElementById('delta').getAttribute('aria-valuetext')")
     assert number(found.risk(delta)) in said
 
@@ -243,7 +244,7 @@ def test_without_scripts_there_is_a_picture(browser, file, fitted):
     model, found = fitted
     page = browser.page(file, scripts=False)
     text = page.send("DOMSnapshot.captureSnapshot", computedStyles=[])["strings"]
-    assert percent(found.accuracy(model.delta_)) in text
+    assert share_in_words(found.accuracy(model.delta_)) in text
     assert any(part.startswith("Scripts are off") for part in text)
     document = page.send("DOM.getDocument")["root"]["nodeId"]
     for selector, count in (("#own-lines line", 1), ("#starts path", 90), (".control[hidden]", 1)):

@@ -37,6 +37,13 @@ def test_a_pickle_is_refused_by_name(tmp_path, name):
         otdro.load(tmp_path / name)
 
 
+def test_an_unfitted_model_is_refused(tmp_path):
+    for model in (DROClassifier(), make_pipeline(StandardScaler(), DROClassifier())):
+        with pytest.raises(ValueError, match="is not fitted, so that there is nothing to save"):
+            otdro.save(model, tmp_path / "m.skops")
+    assert list(tmp_path.iterdir()) == []
+
+
 class Stranger:
     """A type that no model of otdro has."""
 

@@ -30,7 +30,8 @@ from otdro import (
     stability,
 )
 from otdro.costs import Norm
-from otdro.report.markup import number, percent, plain, ticks
+from otdro.inspection.summary import share_in_words
+from otdro.report.markup import number, plain, ticks
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -100,7 +101,7 @@ def test_figures_are_those_of_the_estimator_and_the_audit(fitted, page):
     model, found = fitted
     shown = Tags(page).texts
     assert shown["at-delta"] == number(model.delta_)
-    assert shown["at-accuracy"] == percent(found.accuracy(model.delta_))
+    assert shown["at-accuracy"] == share_in_words(found.accuracy(model.delta_))
     assert shown["at-risk"] == number(model.robust_risk_)
     assert f'<td class="n">{number(model.empirical_risk_)}</td>' in page
 
@@ -110,12 +111,12 @@ def test_every_stop_is_what_python_computes(fitted, page):
     given = data(page)
     assert_allclose(given["deltas"], sorted(given["deltas"]))
     for delta, texts in zip(given["deltas"], given["texts"], strict=True):
-        assert texts["accuracy"] == percent(found.accuracy(delta))
+        assert texts["accuracy"] == share_in_words(found.accuracy(delta))
         assert texts["risk"] == number(found.risk(delta))
         # rows that were wrong before are not made wrong
         wrong = np.count_nonzero((found.moved(delta) > 0) & (found.distance > 0))
         assert texts["wrong"] == f"{wrong} of 120"
-        assert texts["chance"] == percent(found.chance_accuracy(delta))
+        assert texts["chance"] == share_in_words(found.chance_accuracy(delta))
     assert given["texts"][0]["wrong"] == "0 of 120"
     already = np.count_nonzero(found.distance == 0)
     assert f"wrong without any move: {already}." in page
@@ -396,6 +397,22 @@ def test_tables_of_a_page_say_what_they_count_and_compare(here, capsys):
     assert "mean loss rises most" not in text
     # a page of otdro audit has other rows than those that otdro fit printed
     assert "otdro fit prints" not in text
+
+
+def test_page_and_print_round_shares_by_one_rule():
+    X, y = rows(160)
+    # 94 of 160 rows are 58.75%, of which print says 58.8%
+    model = LogisticRegression().fit(X, y)
+    wrong = np.flatnonzero(model.predict(X) == y)[:-94]
+    y[wrong] = np.where(y[wrong] == "yes", "no", "yes")
+    y[model.predict(X) != y] = np.where(model.predict(X) == "yes", "no", "yes")[
+        model.predict(X) != y
+    ]
+    found = audit(model, X, y)
+    assert found.accuracy(0) == pytest.approx(94 / 160)
+    text = report.render(found)
+    assert data(text)["texts"][0]["accuracy"] == "58.8%"
+    assert "right: 58.8%" in str(found)
 
 
 @pytest.mark.parametrize("scoring", [None, "accuracy"])

@@ -6,6 +6,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from .files import write_atomic
 
 #: Modules of this package whose types a model may hold.
@@ -59,6 +61,8 @@ def save(model: Any, path: Any) -> None:
     path = check_name(path)
     if not hasattr(model, "predict"):
         raise TypeError(f"a {type(model).__name__} is not a model: it has no predict.")
+    if hasattr(model, "fit"):
+        check_is_fitted(model, msg="this %(name)s is not fitted, so that there is nothing to save.")
     data = skops.io.dumps(model)
     strange = _strange(skops.io.get_untrusted_types(data=data))
     if strange:

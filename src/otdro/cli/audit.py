@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import isclose
 from pathlib import Path
@@ -20,6 +20,7 @@ from .. import inspection, persistence
 from ..costs.table import Grid
 from ..files import replacing
 from ..inspection import Audit, Drift, summary
+from ..inspection.auditing import RARE
 from ..inspection.batches import DELTA, Drifts, Step
 from ..inspection.record import changes
 from . import preparing, printing
@@ -29,8 +30,8 @@ from .reading import PIECE, PLAIN, days_in, holds_dates, locate, numbers_in, ori
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
-#: Why a drift without a model has no verdict.
-NO_BALL = "there is no ball to compare with: name a model by --model."
+#: Why a drift without a ball has no verdict.
+NO_BALL = "there is no ball to compare with: "
 #: Texts that a spreadsheet takes for formulas; numbers and single signs are none.
 FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")
 
@@ -116,7 +117,7 @@ def audit(options: AuditOptions) -> int:
         if required is not None:
             found = result.accuracy(options.at_delta)
             requirements.append(_requirement("accuracy", options.at_delta, required, found))
-        requirements += _limit(options.max_drift, result.drift)
+        requirements += _limit(options.max_drift, [result.drift])
         if page is not None:
             from ..report import write
 
@@ -320,11 +321,15 @@ def drift(options: DriftOptions) -> int:
             printing.say(DELTA)
         _show_drift(farthest.drift)
 
-    requirements = _limit(options.max_drift, farthest.drift)
+    requirements = _limit(options.max_drift, [step.drift for step in result.steps])
     notes = differences.notes() + notes + result.notes
     document = {**head, **farthest.drift.to_dict()}
     if model is None:
-        document["reason"] = NO_BALL
+        document["reason"] = f"{NO_BALL}name a model by --model."
+    elif farthest.drift.delta is None and target is None:
+        document["reason"] = (
+            f"{NO_BALL}the model was fitted for no delta; name the column of labels by --target."
+        )
     return _told(document, farthest.drift, show, requirements, notes)
 
 
@@ -376,18 +381,35 @@ def _columns(
 # What is required, and what is printed.
 
 
-def _requirement(what: str, at_delta: float | None, required: float, found: float) -> Any:
-    """Return a requirement of a document: at least so much accuracy, or at most so much drift."""
-    met = found >= required if what == "accuracy" else found <= required
+def _requirement(
+    what: str, at_delta: float | None, required: float, found: float, beside: Sequence[str] = ()
+) -> Any:
+    """Return a requirement of a document: at least so much accuracy, or at most so much drift.
+
+    What no distance measures, ``beside``, meets no requirement.
+    """
+    met = found >= required if what == "accuracy" else found <= required and not beside
     line = {"requirement": what, "at_delta": at_delta, "required": required}
-    return line | {"found": found, "met": bool(met)}
+    return line | {"found": found, "beside": list(beside), "met": bool(met)}
 
 
-def _limit(most: float | None, drift: Drift | None) -> list[Any]:
-    """Return the requirement on drift: no lower bound exceeds it by more than sampling noise."""
-    if most is None or drift is None:
+def _limit(most: float | None, drifts: Sequence[Drift]) -> list[Any]:
+    """Return the requirement on drift: no lower bound exceeds it by more than sampling noise.
+
+    Class shares that differ beyond chance, of any of the batches, and categories that no old row
+    has are in no distance: they are named.
+    """
+    if most is None:
         return []
-    return [_requirement("drift", None, most, max(drift.beyond_noise.values()))]
+    beside = []
+    for drift in drifts:
+        shift = drift.label_shift
+        if shift and shift.p_value is not None and shift.p_value * len(drifts) < RARE:
+            beside.append(f"other class shares, {summary.shares_in_words(shift)}")
+        for column, rows in drift.new_values.items():
+            beside.append(f"values of {column!r} that no old row has, in {rows} rows")
+    found = max(max(drift.beyond_noise.values()) for drift in drifts)
+    return [_requirement("drift", None, most, found, beside)]
 
 
 def _told(

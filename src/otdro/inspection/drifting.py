@@ -237,7 +237,10 @@ class Drift:
         """
         delta, estimate, scores = self.delta, self.estimate, self.moved_scores
         if delta is None:
-            return None, "there is no ball to compare with: pass a model and labelled rows."
+            return None, (
+                "there is no ball to compare with: that takes a model which was fitted for a "
+                "delta, or a model and labelled rows of which moves can make enough wrong."
+            )
         beyond = self.beyond_noise
         name = max(beyond, key=beyond.__getitem__)
         compared = (

@@ -238,16 +238,11 @@ def audit_pairs(audit: Audit) -> list[tuple[str, str]]:
         certified = f"{share_in_words(audit.accuracy(fitted))} certified within it"
         words = f"{fitted:.4g}, {audit.in_words(fitted)}: {certified}"
         pairs.append(("delta of the fit", words))
-    pairs.append(
-        (
-            "as bad as that at",
-            f"delta = {broken:.4g}, {audit.in_words(broken)}, by an adversary that aims at the "
-            "boundary",
-        )
-    )
-    if np.isfinite(broken):
-        pairs.append(("by chance there", chance_words(audit, broken)))
-    return pairs
+    if not np.isfinite(broken):
+        return [*pairs, ("as bad as that at", f"no delta: {audit.in_words(broken)}")]
+    words = f"delta = {broken:.4g}, {audit.in_words(broken)}, by an adversary that aims at the "
+    pairs.append(("as bad as that at", f"{words}boundary"))
+    return [*pairs, ("by chance there", chance_words(audit, broken))]
 
 
 def chance_words(audit: Audit, delta: float) -> str:
@@ -388,7 +383,8 @@ def requirement_in_words(line: dict[str, Any]) -> str:
     word, what = "met" if line["met"] else "NOT MET", "drift <="
     if line["at_delta"] is not None:
         what = f"accuracy at delta = {line['at_delta']:g} >="
-    return f"{word}: {what} {line['required']:g}, found {line['found']:.4g}"
+    found = [f"found {line['found']:.4g}", *line["beside"]]
+    return f"{word}: {what} {line['required']:g}, {'; '.join(found)}"
 
 
 def share_in_words(share: float) -> str:

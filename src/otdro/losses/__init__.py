@@ -1,5 +1,6 @@
 """Losses, elementwise in the score; one class per file."""
 
+import difflib
 import re
 
 from .absolute import Absolute
@@ -28,15 +29,20 @@ KNOWN: dict[str, type[Loss]] = {_snake(name): globals()[name] for name in __all_
 def resolve(loss: object, task: str | None = None) -> Loss:
     """Return the loss that a name or an object stands for; refuse one of another task."""
     names = [name for name, kind in KNOWN.items() if task in (None, kind.task)]
+    given = loss
     if isinstance(loss, str):
         if loss not in KNOWN:
+            near = difflib.get_close_matches(loss, names, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
             where = f" for {task}" if task else ""
-            raise ValueError(f"unknown loss={loss!r}; known{where}: {', '.join(names)}.")
+            raise ValueError(
+                f"there is no loss={loss!r}; the losses{where} are {', '.join(names)}.{hint}"
+            )
         loss = KNOWN[loss]()
     if not isinstance(loss, Loss):
         raise TypeError(f"loss must be a name ({', '.join(names)}) or a Loss, got {loss!r}.")
     if task not in (None, loss.task):
         raise ValueError(
-            f"loss={loss!r} is for {loss.task}, not {task}; use one of {', '.join(names)}."
+            f"loss={given!r} is for {loss.task}, not {task}; use one of {', '.join(names)}."
         )
     return loss

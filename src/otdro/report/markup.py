@@ -67,13 +67,6 @@ def number(value: Any, digits: int = 4) -> str:
     return text.replace("-", "−").replace("nan", "–").replace("inf", "∞")
 
 
-def percent(value: Any) -> str:
-    """Return a share with three significant digits."""
-    # the rounding error of a sum that should be 0 is shown as 0
-    value = round(float(value), 9) + 0.0
-    return "–" if np.isnan(value) else f"{100 * value:.3g}%"
-
-
 class Html(str):
     """Text that is HTML already; whatever else a table holds is only text."""
 

@@ -26,10 +26,11 @@ from ..inspection.summary import (
     drift_pairs,
     parts_grid,
     requirement_in_words,
+    share_in_words,
     still_to_do,
 )
 from . import pictures
-from .markup import Html, bar, isolated, json_script, marker, name, number, percent, plain, table
+from .markup import Html, bar, isolated, json_script, marker, name, number, plain, table
 from .pictures import View, change_text, extreme_directions, label
 
 #: What to say where the worst-case loss has no bound.
@@ -355,7 +356,7 @@ def _fit(model: Any) -> str:
     ]
     lines += [["cost", cost_name(model.cost_)], ["order", str(int(model.ball_.order))]]
     weights = getattr(model, "weights_", {})
-    lines += [[f"weight of {part}", percent(share)] for part, share in weights.items()]
+    lines += [[f"weight of {part}", share_in_words(share)] for part, share in weights.items()]
     return table(["the fit", "value"], lines, "The robust fit")
 
 
@@ -459,7 +460,7 @@ def drifted(drift: Drift | None) -> str:
     shift = drift.label_shift
     if shift is not None and shift.labels is not None:
         both = zip(shift.labels, shift.reference, shift.new, strict=True)
-        lines = [[text, percent(p), percent(q)] for text, p, q in both]
+        lines = [[text, share_in_words(p), share_in_words(q)] for text, p, q in both]
         caption = "Class shares: labels do not move, so a change of these is outside every ball"
         shares = table(["class", "old rows", "new rows"], lines[:LINES], caption, total=len(lines))
     caption = f"{drift.n_new:,} new rows beside {drift.n_reference:,}"

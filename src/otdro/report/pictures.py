@@ -17,9 +17,10 @@ from ..estimators.columns import PARTS
 from ..inspection import Audit, Stability
 from ..inspection.auditing import Change
 from ..inspection.certificate import boundary_lines, budgets
+from ..inspection.summary import share_in_words
 from ..radius.grid import over_classes
 from . import markup
-from .markup import Frame, isolated, marker, number, percent, picture, plain, spread, ticks
+from .markup import Frame, isolated, marker, number, picture, plain, spread, ticks
 
 Array = NDArray[Any]
 
@@ -439,9 +440,9 @@ def stop_texts(view: View) -> list[dict[str, str]]:
             {
                 "delta": number(delta),
                 "words": plain(audit.in_words(float(delta)), 160) + of_the_fit,
-                "accuracy": percent(accuracy[k]),
+                "accuracy": share_in_words(accuracy[k]),
                 "risk": number(view.risk[k]),
-                "chance": percent(chance[k]),
+                "chance": share_in_words(chance[k]),
                 "wrong": f"{wrong:,} of {n:,}",
             }
         )
@@ -483,7 +484,7 @@ def _step(change: Change) -> str:
     """Return a change of one column from one value to another."""
     if isinstance(change.before, str) or isinstance(change.after, str):
         ends = (isolated(end, 20) for end in (change.before, change.after))
-        return f"{' → '.join(ends)} ({percent(change.amount)} of the way)"
+        return f"{' → '.join(ends)} ({share_in_words(change.amount)} of the way)"
     before, after = number(change.before), number(change.after)
     # four digits may hide a small change
     step = f"{before} by {change.after - change.before:+.2g}".replace("-", "−")
