@@ -37,10 +37,9 @@ from .estimators.base import DROEstimator
 from .estimators.parameters import class_codes, require_classes
 from .inspection.linear import COMPARED_ROWS, read
 from .losses import Logistic, Loss, Softmax, Squared
-from .pairs import generator
 from .problem import Problem, Sample
 from .radius.checks import check_groups, check_weights, normalise
-from .radius.folds import REPEAT_UP_TO, REPEATS, Split, splits
+from .radius.folds import REPEAT_UP_TO, REPEATS, Split, fold_seed, splits
 from .radius.rules import design_effect
 from .worst_case import robust_risk_of
 
@@ -239,9 +238,8 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         groups = check_groups(groups, len(y))
         sample = Sample(X, [np.asarray(y, dtype=float)], weights, loss, True)
         repeats = REPEATS if len(y) <= REPEAT_UP_TO else 1
-        state = self.random_state
-        seed = 0 if state is None else int(generator(state).randint(2**31 - 1))
-        folds = splits(sample, self.cv, groups, seed, repeats, getattr(self, "classes_", None))
+        seed, classes = fold_seed(self.random_state), getattr(self, "classes_", None)
+        folds = splits(sample, self.cv, groups, seed, repeats, classes)
         if not folds:
             raise ValueError(
                 f"the {len(y)} rows allow no folds by which models could be weighed: give at "

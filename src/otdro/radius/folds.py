@@ -8,11 +8,10 @@ rows and its folds.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter, signature
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,9 @@ from ..arrays import beside, full, library, namespace, numpy, pick
 from ..costs import Cost, Norm
 from ..design import model_scores
 from ..losses import Loss
-from ..pairs import PER_COLUMN
+from ..pairs import PER_COLUMN, generator
 from ..problem import Sample, Solution
-from ..progress import logger, note
+from ..progress import note
 from ..solvers import Solver
 from .grid import OutOfFold, Solved
 
@@ -134,17 +133,15 @@ def cross_validate(
     costs: list[Cost],
     learned: list[list[Cost]],
     deltas: list[Array],
-    *,
-    names: list[str] | None = None,
     scorer: Scorer | None = None,
+    *,
     n_jobs: int | None = None,
     final: bool = False,
-) -> list[FoldScores]:
-    """Return what the folds say of every cost along its deltas, and the path over all rows.
+) -> Iterator[FoldScores]:
+    """Yield what the folds say of each cost along its deltas, and the path over all rows.
 
-    ``learned[f][c]`` is cost c learned without fold f; ``names`` are for progress lines. Without a
-    ``scorer`` the score is minus the loss. The folds start from the path; a ``final`` one has the
-    accuracy of the fit.
+    ``learned[f][c]`` is cost c learned without fold f. Without a ``scorer`` the score is minus the
+    loss. The folds start from the path; a ``final`` one has the accuracy of the fit.
     """
     enough = FOLD_TOL_OF_FEW if len(sample.weights) <= FEW_ROWS else FOLD_TOL
     tols = [0.0 if final else enough] + [enough] * len(splits)
@@ -170,23 +167,14 @@ def cross_validate(
         for jobs in lots
         for problems, grid, tols in jobs
     )
-    scores: list[FoldScores] = []
     of_targets = []
-    shown = names or [repr(cost) for cost in costs]
-    begun = perf_counter()
     for done, jobs in enumerate(lots):
         left = "" if final else "; then those of the chosen cost"
         note(f"solving the folds of {len(costs)} costs, {done} of {len(lots)} parts done{left}")
         of_targets.append([path for _ in jobs for path in next(solved)])
         if len(of_targets) == len(sample.ys):
-            scores.append(_scored(sample, splits, scorer, of_targets))
+            yield _scored(sample, splits, scorer, of_targets)
             of_targets = []
-            seconds = (perf_counter() - begun) / len(splits)
-            for f, best in enumerate(scores[-1].scores.max(axis=1)):
-                line = "fold %d of %d: cost %s, best score %.4g, %.2f s"
-                logger.info(line, f + 1, len(splits), shown[len(scores) - 1], best, seconds)
-            begun = perf_counter()
-    return scores
 
 
 def _training(sample: Sample, train: Array, shared: bool) -> Sample:
@@ -263,6 +251,11 @@ def compared(sample: Sample, splits: list[Split]) -> tuple[Sample, list[Split]]:
     if not all(usable(part, train, test) for train, test in fewer):
         return sample, splits
     return part, fewer
+
+
+def fold_seed(random_state: Any) -> int:
+    """Return the seed of the folds; that of None is fixed, so that a fit repeats."""
+    return 0 if random_state is None else int(generator(random_state).randint(2**31 - 1))
 
 
 def splits(
@@ -385,31 +378,24 @@ def usable(sample: Sample, train: Array, test: Array) -> bool:
 
 
 def model_scorer(
-    estimator: Any,
-    scoring: Any,
-    loss: Loss,
-    y: Array,
-    classes: Array | None,
-    sample_weight: Array | None = None,
-) -> Scorer:
-    """Return a scikit-learn scorer of coefficients, through a copy of the estimator.
+    estimator: Any, loss: Loss, y: Array, classes: Array | None, sample_weight: Array | None
+) -> Scorer | None:
+    """Return the scorer of an estimator as one of coefficients, None if it asks for none.
 
     The function scores one model on rows X, numbered ``rows`` in the training data.
     ``sample_weight`` (None: no weights) goes to a scorer that takes one; of one that does not,
     a warning says so.
     """
+    scoring = estimator.scoring
+    if scoring is None:
+        return None
     model, score = clone(estimator), check_scoring(estimator, scoring=scoring)
     # of a scorer that scikit-learn made, its metric takes the weights
     taken = signature(getattr(score, "_score_func", score)).parameters.values()
-    if sample_weight is not None and not any(
-        one.name == "sample_weight" or one.kind is Parameter.VAR_KEYWORD for one in taken
-    ):
-        warnings.warn(
-            f"scoring={scoring!r} takes no sample_weight: the rows of a fold count alike in "
-            "its score.",
-            UserWarning,
-            stacklevel=4,
-        )
+    weighs = any(p.name == "sample_weight" or p.kind is Parameter.VAR_KEYWORD for p in taken)
+    if sample_weight is not None and not weighs:
+        text = f"scoring={scoring!r} takes no sample_weight: the rows of a fold count alike in its"
+        warnings.warn(f"{text} score.", UserWarning, stacklevel=4)
         sample_weight = None
 
     def scored(X: Any, rows: Array, coef: Array, intercept: Array) -> float:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,14 +37,13 @@ from ..costs.table import Grid
 from ..design import (
     FEW_ROWS_UP_TO,
     WRITTEN_UP_TO,
-    Design,
     column_scale,
     column_spreads,
     is_wide,
 )
 from ..losses import Loss
 from ..metrics import Learned, learn
-from ..pairs import NoPairsError, generator, sketch, teaching_rows
+from ..pairs import NoPairsError, sketch, teaching_rows
 from ..problem import Ball, Sample, Solution
 from ..progress import logger
 from ..solvers import Exact, Solver
@@ -56,6 +56,7 @@ from .folds import (
     Split,
     compared,
     cross_validate,
+    fold_seed,
     model_scorer,
     splits,
 )
@@ -404,21 +405,10 @@ class RowsInFolds:
         """
         sample, settings, asked = self.sample, self.settings, self.settings.estimator
         n, d = sample.X.shape
-        scorer = None
-        if asked.scoring is not None:
-            scorer = model_scorer(
-                asked,
-                asked.scoring,
-                sample.loss,
-                settings.y,
-                settings.classes,
-                settings.sample_weight,
-            )
+        given = (settings.y, settings.classes, settings.sample_weight)
+        scorer = model_scorer(asked, sample.loss, *given)
         few = by_margins(settings.rule, costs) and n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO
-        # None is a fixed seed, so that a fit repeats
-        state = asked.random_state
-        seed = 0 if state is None else int(generator(state).randint(2**31 - 1))
-        repeats = REPEATS if few else 1
+        repeats, seed = (REPEATS if few else 1), fold_seed(asked.random_state)
         pairs = splits(sample, asked.cv, settings.groups, seed, repeats, settings.classes)
         return replace(self, splits=pairs, scorer=scorer)
 
@@ -477,25 +467,19 @@ class RowsInFolds:
 
     def run(self, names: list[str], costs: list[Cost], learned: list[list[Cost]]) -> list[Trial]:
         """Return one trial per cost; ``learned[f][c]`` is cost c learned without fold f."""
-        settings, rule = self.settings, resolve_rule(self.settings.rule)
+        settings, rule, sample = self.settings, resolve_rule(self.settings.rule), self.sample
         deltas = [self.deltas(cost) for cost in costs]
-        scores = cross_validate(
-            self.sample,
-            self.order,
-            self.solver,
-            self.splits,
-            costs,
-            learned,
-            deltas,
-            names=names,
-            scorer=self.scorer,
-            n_jobs=settings.estimator.n_jobs,
-            # the path of the only cost will be that of the fit
-            final=len(costs) == 1,
-        )
-        trials, unsolved = [], 0
+        # the path of the only cost will be that of the fit
+        options = {"n_jobs": settings.estimator.n_jobs, "final": len(costs) == 1}
+        given = (sample, self.order, self.solver, self.splits)
+        scores = cross_validate(*given, costs, learned, deltas, self.scorer, **options)
+        trials, unsolved, begun = [], 0, perf_counter()
         for name, cost, grid, folds in zip(names, costs, deltas, scores, strict=True):
-            view, margins = binary_view(self.sample, folds)
+            seconds, begun = (perf_counter() - begun) / len(self.splits), perf_counter()
+            for f, best in enumerate(folds.scores.max(axis=1)):
+                line = "fold %d of %d: cost %s, best score %.4g, %.2f s"
+                logger.info(line, f + 1, len(self.splits), name, best, seconds)
+            view, margins = binary_view(sample, folds)
             evidence = Evidence(
                 sample=view,
                 cost=cost,
@@ -569,7 +553,9 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
 
 
 def _unit(sample: Sample, cost: Cost | None) -> float:
-    """Return the power of 2 next to the length of a usual move between rows, 1 where it is usual.
+    """Return the power of 2 next to the length of a usual move, 1 where it is usual.
+
+    The move is one standard deviation of every column, of some rows.
 
     A cost that is not a norm has no unit.
     """
@@ -577,14 +563,8 @@ def _unit(sample: Sample, cost: Cost | None) -> float:
         return 1.0
     n = sample.X.shape[0]
     some = np.unique(np.linspace(0, n - 1, min(n, UNIT_ROWS)).astype(int))
-    rows: Any = pick(sample.X, some)
-    if hasattr(rows, "nnz"):
-        # written out, wide rows would be larger than all of X
-        lengths = np.sqrt(Design(rows).squared_norms())
-    else:
-        moves = numpy(rows) - numpy(rows).mean(axis=0)
-        lengths = np.linalg.norm(moves, axis=1) if cost is None else numpy(cost.norm(moves))
-    length = float(np.sqrt(np.mean(lengths**2)))
+    move = column_scale(pick(sample.X, some), np.full(len(some), 1 / len(some)))
+    length = float(np.linalg.norm(move) if cost is None else cost.norm(move))
     if length == 0 or 1 / FAR_FROM_ONE <= length <= FAR_FROM_ONE:
         return 1.0
     return float(2.0 ** np.round(np.log2(length)))
