@@ -179,3 +179,13 @@ def test_robust_risk_under_a_linear_map_is_the_norms():
     assert_allclose(risks[0], risks[1], rtol=1e-8)
     plain = robust_risk(X, y, coef, 0.1, Logistic(), Ball(costs[0], 0.0, 2))
     assert_allclose(plain, np.logaddexp(0, -y * (X @ coef + 0.1)).mean())
+
+
+@pytest.mark.parametrize("linearised", [True, False])
+def test_nothing_moves_at_delta_zero_at_any_order(linearised):
+    X, y, _ = data()
+    model = DROClassifier(cost=FeatureMap(linearised=linearised), order=1, delta=0.0).fit(X, y)
+    worst = model.worst_case()
+    assert_allclose(worst.points, X)
+    assert worst.budget == 0
+    assert_allclose(worst.risk, model.robust_risk_)

@@ -376,3 +376,42 @@ def test_missing_labels_and_groups_of_rows_in_chunks_are_named(absent):
     for given in (rows, X):
         with pytest.raises(ValueError, match=r"groups has no value .* in row 27"):
             model.fit(given, complete, groups=y)
+
+
+TEXT = np.array([[1.0, "Leeds"], [2.0, "York"], [3.0, "York"]], dtype=object)
+BALL = Ball(Norm(2), 0.1, 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: classifier().fit(TEXT, [0, 1, 1]),
+        lambda: regressor().fit(X[:2], ["Leeds", "York"]),
+        lambda: classifier().fit(X[:, :2], Y).predict(TEXT),
+        lambda: classifier().fit(X[:, :2], Y).worst_case(rows=(TEXT, Y[:3])),
+        lambda: classifier().fit(X[:, :2], Y, support=TEXT),
+        lambda: robust_risk(TEXT, [1, -1, 1], [1.0, 0.0], 0.0, "logistic", BALL),
+        lambda: discrepancy((TEXT, [1, 1, 1], None), (X[:3, :2], [1, 1, 1], None), Norm(2), 1),
+    ],
+)
+def test_text_among_numbers_is_refused_in_a_sentence(call):
+    with pytest.raises(ValueError, match="holds text, 'Leeds' first, where numbers are needed"):
+        call()
+
+
+@pytest.mark.parametrize("reach", ["a", [1.0], None])
+def test_a_reach_is_a_number(reach):
+    model = classifier().fit(X, Y)
+    if reach is None:
+        assert model.worst_case(reach=reach).budget <= model.delta_ * (1 + 1e-9)
+        return
+    with pytest.raises(ValueError, match="reach must be a number > 0, got reach="):
+        model.worst_case(reach=reach)
+
+
+@pytest.mark.parametrize(
+    ("coef", "intercept"), [([np.nan, 1.0], 0.0), ([0.0, np.inf], 0.0), ([0.0, 1.0], np.nan)]
+)
+def test_the_risk_of_no_number_is_none(coef, intercept):
+    with pytest.raises(ValueError, match="coef or intercept has NaN or infinite"):
+        robust_risk(X[:, :2], Y, coef, intercept, "logistic", BALL)

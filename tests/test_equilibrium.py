@@ -226,10 +226,10 @@ def test_all_of_the_budget_on_moves_leaves_none_for_targets():
     assert worst.budget <= 0.01 * (1 + 1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:the fit did not reach")
-def test_constant_targets_with_a_price_have_a_worst_case():
+@pytest.mark.parametrize("rows", [4, 40])
+def test_constant_targets_with_a_price_have_a_worst_case(rows):
     model = DRORegressor(cost="euclidean", delta=0.01, target_cost=0.5)
-    model.fit([[0.0], [1.0], [2.0], [3.0]], [2.0, 2.0, 2.0, 2.0])
+    model.fit(np.arange(float(rows))[:, None], np.full(rows, 2.3))
     assert model.worst_case().risk == pytest.approx(0.02)
 
 

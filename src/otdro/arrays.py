@@ -322,6 +322,22 @@ def _is_missing(entry: Any) -> bool:
     return entry is None or type(entry).__name__ in ("NAType", "NaTType")
 
 
+@contextmanager
+def told_of_text() -> Iterator[None]:
+    """Say in a sentence that rows or targets hold text where numbers are needed."""
+    try:
+        yield
+    except ValueError as error:
+        before, _, text = str(error).partition("could not convert string to float: ")
+        if before or not text:
+            raise
+        text = text.removeprefix("np.str_(").removesuffix(")")
+        raise ValueError(
+            f"X or y holds text, {text} first, where numbers are needed: encode such columns, as "
+            "by OneHotEncoder in a pipeline."
+        ) from None
+
+
 def on_host(X: Any) -> Any:
     """Return an array that stays on its device as NumPy's, anything else as it is."""
     return numpy(X) if stays(X) else X

@@ -30,6 +30,7 @@ from ..arrays import (
     place,
     stays,
     told_of_memory,
+    told_of_text,
 )
 from ..chunks import Chunk, Sums, column_names, in_chunks, map_rows, open_rows
 from ..costs.mahalanobis import diagonal
@@ -291,7 +292,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         fitted.__dict__ = {name: v for name, v in vars(self).items() if not _is_fitted(name)}
         extra = {"sample_weight": sample_weight, "groups": groups}
         extra |= {"support": support, "unlabelled": unlabelled}
-        with shown(self.verbose), told_of_memory(X), watched():
+        with shown(self.verbose), told_of_memory(X), told_of_text(), watched():
             fitted._fit(X, y, extra)
         self.__dict__ = fitted.__dict__
         return self
@@ -543,6 +544,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    @told_of_text()
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
         coef, intercept = np.atleast_2d(numpy(self.coef_)), np.atleast_1d(numpy(self.intercept_))
@@ -629,6 +631,7 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         return confidence_region(sample, sample.ys[0], self.cost_, confidence, names)
 
+    @told_of_text()
     @np.errstate(all="ignore")
     def worst_case(self, class_: Any = None, *, rows: Any = None, reach: Any = None) -> WorstCase:
         """Return a worst-case distribution of the fitted model.
@@ -761,6 +764,7 @@ def _scales(problem: Problem, columns: Any) -> tuple[str, str]:
     return ", ".join(words[small:][::-1][:PARTS]), ", ".join(words[:small][:PARTS])
 
 
+@told_of_text()
 def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, ball: Ball) -> float:
     r"""Return :math:`\sup_{P \in ball} E_P\,\ell(x'\beta + b, y)` around the sample (X, y).
 
@@ -797,6 +801,10 @@ def robust_risk(X: Any, y: Any, coef: Any, intercept: Any, loss: str | Loss, bal
     from ..worst_case import risk_of_scores, robust_risk_of
 
     B, b = np.asarray(numpy(coef), dtype=float), np.ravel(numpy(intercept)).astype(float)
+    if not (np.isfinite(B).all() and np.isfinite(b).all()):
+        raise ValueError(
+            "coef or intercept has NaN or infinite entries: give those of a fitted model."
+        )
     loss, reads, several = losses.resolve(loss), in_chunks(X), B.ndim == 2 and len(B) > 1
     if reads and not ball.cost.is_norm:
         raise ValueError(

@@ -102,7 +102,11 @@ class Loss(BaseEstimator):  # type: ignore[misc]
             return np.asarray(float(weights @ self.derivative(float(b) * ones, y)) < 0)
 
         low, high = turning_point(falls, np.array(reach))
-        return float(low + high) / 2
+        middle = float(low + high) / 2
+        if self.task == "regression":
+            # of equal targets exactly theirs
+            middle = min(max(middle, float(y.min())), float(y.max()))
+        return middle
 
     def constant_of_share(self, positive: Array) -> Array:
         """Return the best constants where the label +1 has these shares of the weight."""

@@ -15,5 +15,6 @@ class Squared(PiecewiseQuadratic):
     profile = True
 
     def constant(self, y: Array, weights: Array) -> float:
-        """Return the weighted mean of y."""
-        return float(weights @ y / weights.sum())
+        """Return the weighted mean of y, of equal targets exactly theirs."""
+        mean = float(weights @ y / weights.sum())
+        return min(max(mean, float(y.min())), float(y.max()))

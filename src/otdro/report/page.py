@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from html import escape
@@ -31,7 +30,8 @@ from ..inspection.summary import (
     still_to_do,
 )
 from . import pictures
-from .pictures import View, change_text, extreme_directions, isolated, label, marker, number, plain
+from .markup import Html, bar, isolated, json_script, marker, name, number, plain, table
+from .pictures import View, change_text, extreme_directions, label
 
 #: What to say where the worst-case loss has no bound.
 UNBOUNDED = (
@@ -142,10 +142,7 @@ def render(
         "js": script,
         # by which the content security policy knows the one script that may run
         "js-hash": f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
-        # no HTML parser can leave it early; all that is not ASCII is escaped
-        "data": json.dumps(
-            pictures.script_data(view, texts, cursors), separators=(",", ":"), allow_nan=False
-        ).replace("<", "\\u003c"),
+        "data": json_script(pictures.script_data(view, texts, cursors)),
         "lead": listed([requirement_in_words(line) for line in requirements])
         + lead(audit, model, scores, rows, held_out),
         "good": goodness(audit, model),
@@ -164,8 +161,8 @@ def render(
         "rows": rows,
         "counted": "Rows are counted from 0. " if row_names is None else "",
         "wrong-already": f"{np.count_nonzero((audit.price == 0) & (audit.weights > 0)):,}",
-        "x-options": pictures.axis_options(view, 0),
-        "y-options": pictures.axis_options(view, 1),
+        "x-options": pictures.axis_options(view, view.chosen[0]),
+        "y-options": pictures.axis_options(view, view.chosen[1]),
         "unbounded": "" if np.isfinite(view.risk).all() else UNBOUNDED,
         "plain-risk": number(view.risk[0]),
         "rows-first": first_rows(view),
@@ -181,60 +178,6 @@ def render(
     return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], _source("template.html"))
 
 
-# Texts and tables.
-
-
-class Html(str):
-    """Text that is HTML already; whatever else a table holds is only text."""
-
-
-def name(value: Any) -> Html:
-    """Return a name as HTML, with the whole of it (to a limit) as its title if it was cut."""
-    short, whole = plain(value), plain(value, 400)
-    title = f' title="{escape(whole)}"' if whole != short else ""
-    return Html(f"<bdi{title}>{escape(short)}</bdi>")
-
-
-def table(
-    head: Sequence[str], body: Sequence[Sequence[str]], caption: str, words: int = 1, total: int = 0
-) -> str:
-    """Return a table; the first ``words`` columns are texts, the first of them names.
-
-    Of ``total`` lines that there are, those left out are counted below.
-    """
-    if not body:
-        return ""
-    kind = ["" if j < words else ' class="n"' for j in range(len(head))]
-    top = "".join(
-        f'<th scope="col"{of}>{_cell(cell)}</th>' for of, cell in zip(kind, head, strict=True)
-    )
-    lines = [
-        f'<tr><th scope="row">{row[0] if isinstance(row[0], Html) else name(row[0])}</th>'
-        + "".join(f"<td{of}>{_cell(cell)}</td>" for of, cell in zip(kind[1:], row[1:], strict=True))
-        + "</tr>"
-        for row in body
-    ]
-    title = escape(caption)
-    more = f'<p class="note">{total - len(body):,} more are not shown.</p>'
-    # the title stands outside of what scrolls, so that a phone shows all of it
-    return (
-        f'<div class="titled"><p class="caption" aria-hidden="true">{title}</p>'
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{title}">'
-        f'<table aria-label="{title}"><thead><tr>{top}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>{more if total > len(body) else ''}</div>"
-    )
-
-
-def _cell(value: str) -> str:
-    return value if isinstance(value, Html) else escape(plain(value, 400))
-
-
-def bar(share: float, text: str) -> Html:
-    """Return a bar of a share of the cell's width, with its value beside it."""
-    width = 100 * float(np.clip(np.nan_to_num(share), 0, 1))
-    return Html(f'<span class="bar" style="--w:{width:.1f}%"></span><span>{escape(text)}</span>')
-
-
 def listed(sentences: Sequence[str], heading: str = "") -> str:
     """Return sentences as a list below its heading, nothing where there are none."""
     items = "".join(f"<li>{escape(plain(text, 600))}</li>" for text in sentences)
@@ -243,9 +186,6 @@ def listed(sentences: Sequence[str], heading: str = "") -> str:
 
 def _source(file: str) -> str:
     return files(__package__).joinpath(file).read_text(encoding="utf-8")
-
-
-# The sections.
 
 
 def _sampled(view: View) -> str:

@@ -280,13 +280,14 @@ def worst_risk(
     ``start`` is where to look for lam first, if positive; ``rows`` are the rows with their cost,
     where they are at hand.
     """
-    rows = rows or local_rows(problem, Design(problem.X).dense())
     if problem.ball.delta == 0 or not np.any(coef):
         # nothing may move, or no move changes a score
-        loss = problem.loss.value(rows.X @ coef + intercept, problem.y)
+        X = Design(problem.X).dense()
+        loss = problem.loss.value(X @ coef + intercept, problem.y)
         risk = float(problem.weights @ loss)
         mass = problem.weights[:, None]
-        return LocalWorst(risk, 0.0, risk, rows.X[:, None], loss[:, None], 0.0 * mass, mass)
+        return LocalWorst(risk, 0.0, risk, X[:, None], loss[:, None], 0.0 * mass, mass)
+    rows = rows or local_rows(problem, Design(problem.X).dense())
     if problem.ball.cost.linearised:
         return _worst_linearised(problem, rows, coef, intercept, start)
     search = PlaceSearch(problem, rows, coef, intercept)

@@ -1,9 +1,10 @@
 r"""A worst-case distribution for a model that is given: its scores and its rows are known.
 
-Order 1 spends the budget where the slope of the loss is its Lipschitz constant, else ever less mass
-goes ever farther, or rows move by the whole of a reach. At order 2 each row goes to its inner
-maximiser. Ties, a reach, labels that change at a price, costs that are no norm and finite supports
-leave the best masses on a few places for each row (``place_masses``).
+Order 1 spends the budget where the slope of the loss is its Lipschitz constant. At order 2 each row
+goes to its inner maximiser. Ties, a reach, labels that change at a price, costs that are no norm
+and finite supports leave the best masses on a few places for each row (``place_masses``). Where no
+distribution attains the supremum, the reach is one that leaves out little: ever less mass goes ever
+farther.
 
 ``plain_bound`` checks that a model is the plain fit to a distribution. Slopes a of the moved rows
 bound the mean loss of every model (beta', b') from below,
@@ -15,6 +16,7 @@ so that a model whose risk is the first term, with E[a x] = 0 and E[a] = 0, is t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -34,8 +36,7 @@ from ..duality import (
     steepest_pair,
     worst_risk,
 )
-from ..losses import PiecewiseQuadratic
-from ..problem import Problem
+from ..problem import Ball, Problem
 from ..solvers.finite import places as support_places
 from ..solvers.local_cost import worst_risk as local_worst_risk
 
@@ -157,13 +158,7 @@ def occupied(mass: Array) -> tuple[Array, Array]:
 
 
 def distribution(
-    model: ScoredModel,
-    mass: Array,
-    moves: Array,
-    direction: Array,
-    *,
-    targets: Array | None = None,
-    attained: bool = True,
+    model: ScoredModel, mass: Array, moves: Array, direction: Array, targets: Array | None = None
 ) -> WorstCase:
     """Return the distribution of atoms (k, n): rows moved by ``moves`` times a direction of norm 1.
 
@@ -174,9 +169,9 @@ def distribution(
     length, weights, old = moves[branch, row], mass[branch, row], problem.y[row]
     y = old if targets is None else targets[branch, row]
     spent = abs(length) ** ball.order
-    if targets is not None and np.isfinite(ball.target_cost):
+    if np.isfinite(ball.target_cost):
         spent = spent + ball.target_cost * abs(y - old) ** ball.order
-    elif targets is not None:
+    if np.isfinite(ball.label_cost):
         spent = spent + np.where(y != old, ball.label_cost, 0.0)
     scores = model.z[row] + length * float(model.coef @ direction)
     risk = float(weights @ problem.loss.value(scores, y))
@@ -187,7 +182,7 @@ def distribution(
         origin=row,
         budget=float(weights @ spent),
         risk=risk,
-        attained=attained,
+        attained=True,
         shortfall=max(0.0, model.worst.risk - risk),
     )
 
@@ -232,12 +227,19 @@ def plain_bound(
     return max(lower, 0.0)
 
 
-def check_reach(reach: Any, order: int) -> float:
-    """Return a reach > 0; refuse it at order 2, where moves are bounded by themselves."""
+def check_reach(reach: Any, problem: Problem) -> float | None:
+    """Return a reach > 0, None where moves are free; refuse what no reach is for."""
+    if reach is None:
+        return None
+    if not (isinstance(reach, Real) and float(reach) > 0):
+        raise ValueError(f"reach must be a number > 0, got reach={reach!r}.")
+    if float(reach) == np.inf:
+        return None
+    cost, order = problem.ball.cost, problem.ball.order
+    if problem.finite or not cost.is_norm:
+        raise ValueError(f"reach needs a cost that is a norm, not {cost!r}.")
     if order != 1:
         raise ValueError(f"reach is for order 1; at order={order} far moves are expensive anyway.")
-    if not (isinstance(reach, Real) and 0 < float(reach) < np.inf):
-        raise ValueError(f"reach must be a number > 0, got reach={reach!r}.")
     return float(reach)
 
 
@@ -249,188 +251,126 @@ def default_reach(problem: Problem) -> float | None:
 
 
 def norm_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
-    """Return the worst case of a model under a norm: shifts of the scores, turned into moves.
+    """Return the worst case of a model under a norm, of moves of at most ``reach`` if it is given.
+
+    Order 1 spends delta where the slope is largest, order 2 at the inner maximisers.
+    """
+    ball = model.problem.ball
+    if model.gain == 0 or ball.delta == 0:
+        return _within(model, 0.0)
+    if reach is not None:
+        return _within(model, reach)
+    worst = _steepest(model) if ball.order == 1 else _inner_maximisers(model)
+    return worst or far_enough(lambda length: _within(model, length), ball)
+
+
+def far_enough(within: Callable[[float], WorstCase], ball: Ball) -> WorstCase:
+    """Return the worst case within the least of some reaches that falls short by ``TOLERANCE``.
+
+    They grow from the one at which all rows may move. A little mass then goes far.
+    """
+    length = float(ball.delta ** (1 / ball.order))
+    while True:
+        worst = within(length)
+        enough = worst.shortfall <= TOLERANCE * (worst.risk + worst.shortfall)
+        if enough or length * np.finfo(float).eps > ball.delta:
+            return worst
+        length *= 4
+
+
+def _moved(model: ScoredModel, mass: Array, shift: Array, labels: Array) -> WorstCase:
+    """Return the distribution of masses, shifts of the scores and labels or targets, all (k, n).
 
     Where targets may move, a part of a shift is theirs: in the ratio w^2 to 1/kappa at order 2, all
     of it by the cheaper one at order 1.
     """
-    problem, ball, w = model.problem, model.problem.ball, model.w
-    attained = True
-    if model.gain == 0 or ball.delta == 0:
-        mass, shift = problem.weights[None], 0.0 * model.z[None]
-    elif reach is not None:
-        mass, shift = _within(model, reach)
-    elif ball.order == 1:
-        mass, shift, attained = _order_one(model)
-    else:
-        mass, shift, attained = _order_two(model)
-    share, targets = 1.0, None
+    ball, w = model.problem.ball, model.w
+    share, targets = 1.0, labels
     if np.isfinite(ball.target_cost):
         share = w**2 / (w**2 + 1 / ball.target_cost)
         if ball.order == 1:
             share = 1.0 if w * ball.target_cost >= 1 else 0.0
-        targets = problem.y - (1 - share) * shift
+        targets = labels - (1 - share) * shift
     moves = share * shift / w if w > 0 else 0.0 * shift
     direction = np.asarray(ball.cost.direction(model.coef), dtype=float)
-    worst = distribution(model, mass, moves, direction, targets=targets, attained=attained)
-    if reach is None:
-        return worst
-    return replace(worst, attained=worst.shortfall <= EXACT * model.worst.risk)
+    return distribution(model, mass, moves, direction, targets)
 
 
-def _within(model: ScoredModel, reach: float) -> tuple[Array, Array]:
-    """Return masses and shifts of moves of at most ``reach``.
+def _within(model: ScoredModel, reach: float) -> WorstCase:
+    """Return the worst case of moves of at most ``reach``, with changes of labels at their price.
 
     A convex loss is moved by 0 or by the whole reach R, to either side.
     """
-    problem, xp = model.problem, namespace(model.z)
-    shift = reach * model.gain * xp.stack([0.0 * model.z, 0.0 * model.z + 1, 0.0 * model.z - 1])
-    loss = problem.loss.value(model.z + shift, xp.broadcast_to(problem.y, shift.shape))
-    price = reach * as_float(shift != 0)
-    return place_masses(loss, price, problem.weights, problem.ball.delta), shift
+    problem, ball, z, loss = model.problem, model.problem.ball, model.z, model.problem.loss
+    xp, stay, go = namespace(z), 0.0 * model.z, 0.0 * model.z + 1
+    shift = reach * model.gain * xp.stack([stay, go, -go])
+    labels = xp.broadcast_to(problem.y, shift.shape)
+    price = reach**ball.order * as_float(shift != 0)
+    if np.isfinite(ball.label_cost):
+        shift, labels = xp.concat([shift, shift]), xp.concat([labels, -labels])
+        price = xp.concat([price, price + ball.label_cost])
+    mass = place_masses(loss.value(z + shift, labels), price, problem.weights, ball.delta)
+    worst = _moved(model, mass, shift, labels)
+    # a loss without kinks is steepest at infinity
+    endless = ball.order == 1 and loss.pieces is None and bool((mass * abs(shift)).any())
+    attained = worst.shortfall <= EXACT * model.worst.risk and not endless
+    return replace(worst, attained=attained)
 
 
-def _order_one(model: ScoredModel) -> tuple[Array, Array, bool]:
-    """Return masses and shifts that spend delta at the largest slope, or of a mass that goes far.
-
-    A share eps of every row by delta/eps falls short by O(eps) where no slope is the largest.
-    """
-    z, y, weights, loss = model.z, model.problem.y, model.problem.weights, model.problem.loss
-    xp, lipschitz = namespace(z), loss.lipschitz
-    budget = model.gain * model.problem.ball.delta
+def _steepest(model: ScoredModel) -> WorstCase | None:
+    """Return the worst case of order 1 that moves rows of the largest slope; None without such."""
+    problem, z, y, loss = model.problem, model.z, model.problem.y, model.problem.loss
+    if loss.pieces is None or np.isfinite(problem.ball.label_cost):
+        return None
+    xp, weights, room = namespace(z), problem.weights, STEEP * loss.lipschitz
     low, high = loss.slope_range(y)
     slope = loss.derivative(z, y)
-    if loss.pieces is not None:
-        room = STEEP * lipschitz
-        up = as_float((slope >= high - room) & (high >= lipschitz - room))
-        down = as_float((slope <= low + room) & (-low >= lipschitz - room))
-        total = float(weights @ (up + down))
-        if total > NO_MASS:
-            masses = xp.stack([weights * up, weights * down, weights * (1 - up - down)])
-            shift = full(len(y), budget / total, z)
-            return masses, xp.stack([shift, -shift, 0.0 * shift]), True
-    even = 2 * as_float(slope >= 0) - 1
-    # the sign along which the loss is, in the end, steepest
-    length = xp.where(high > -low, 1.0, xp.where(high < -low, -1.0, even)) * budget
-    plain = loss.value(z, y)
-    risk = float(weights @ plain) + lipschitz * budget
-    eps = 0.5
-    while eps > np.finfo(float).eps:
-        far = (1 - eps) * plain + eps * loss.value(z + length / eps, y)
-        if risk - weights @ far <= TOLERANCE * risk:
-            break
-        eps /= 4
-    masses = xp.stack([(1 - eps) * weights, eps * weights])
-    return masses, xp.stack([0.0 * length, length / eps]), False
+    up = as_float((slope >= high - room) & (high >= loss.lipschitz - room))
+    down = as_float((slope <= low + room) & (-low >= loss.lipschitz - room))
+    total = float(weights @ (up + down))
+    if total <= NO_MASS:
+        return None
+    masses = xp.stack([weights * up, weights * down, weights * (1 - up - down)])
+    shift = full(len(y), model.gain * problem.ball.delta / total, z)
+    return _moved(model, masses, xp.stack([shift, -shift, 0.0 * shift]), xp.stack([y, y, y]))
 
 
-def _order_two(model: ScoredModel) -> tuple[Array, Array, bool]:
-    """Return masses and shifts to the inner maximisers at the multiplier of the worst case."""
-    problem, z, w = model.problem, model.z, model.gain
-    y, weights, loss = problem.y, problem.weights, problem.loss
-    pieces, attained = loss.pieces, True
-    mass = weights[None]
-    if pieces is not None and pieces.rooted:
+def _inner_maximisers(model: ScoredModel) -> WorstCase | None:
+    """Return the worst case of order 2 at the best multiplier, under every label.
+
+    None without risk and with a flat side of the loss: then no row is steep.
+    """
+    problem, ball, loss, z = model.problem, model.problem.ball, model.problem.loss, model.z
+    xp, y, weights, gain = namespace(z), problem.y, problem.weights, model.gain
+    priced, pieces = bool(np.isfinite(ball.label_cost)), loss.pieces
+    mass, labels = weights[None], y[None]
+    if pieces is not None and pieces.rooted and not priced:
         # every residual grows by the factor 1 + sqrt(delta) w/rms
         shift = loss.derivative(z, y)[None]
         if not (weights * loss.value(z, y)).any():
-            mass, shift, attained = _from_zero_risk(model, pieces)
+            if not pieces.quadratic:
+                return None
+            shift = xp.stack([full(len(y), side, z) for side in (gain, -gain)])
+            mass, labels = xp.stack([weights / 2] * 2), xp.stack([y, y])
     else:
-        inner = loss.inner(z, y, w, model.worst.multiplier)
-        shift = inner.shift
-        if len(shift) == 2:
-            price = (shift / w) ** 2
-            value = inner.value + model.worst.multiplier * price
-            mass = place_masses(value, price, weights, problem.ball.delta)
-    spent = float((mass * (shift / w) ** 2).sum())
-    scale = np.sqrt(problem.ball.delta / spent) if spent > 0 else 1.0
-    return mass, float(scale) * shift, attained
-
-
-def _from_zero_risk(model: ScoredModel, pieces: PiecewiseQuadratic) -> tuple[Array, Array, bool]:
-    """Return masses and shifts for a quadratic loss without risk, from nowhere steep.
-
-    Every row goes either way; or, flat beside a quadratic side, a mass eps of the nearest row at
-    the distance sqrt(delta/eps) has the risk (sqrt(delta) w - slack sqrt(eps))^2/(2 kappa).
-    """
-    z, y, weights = model.z, model.problem.y, model.problem.weights
-    xp, n, length = namespace(z), len(y), model.gain * float(np.sqrt(model.problem.ball.delta))
-    if pieces.quadratic:
-        shift = full(n, length, z)
-        return xp.stack([weights / 2, weights / 2]), xp.stack([shift, -shift]), True
-    lo, _ = pieces.slopes
-    side = 1.0 if lo == 0 else -1.0
-    slack = xp.where(weights > 0, -side * pieces.residual(z, y), np.inf)
-    i = int(slack.argmin())
-    eps = float(weights[i])
-    if slack[i] > 0:
-        eps = min(eps, (TOLERANCE * length / (2 * float(slack[i]))) ** 2)
-    moved = full(n, 0.0, z)
-    moved[i] = eps
-    away = -side * float(pieces.orientation(y)[i]) * length / np.sqrt(eps)
-    shifts = xp.stack([full(n, 0.0, z), full(n, away, z)])
-    return xp.stack([weights - moved, moved]), shifts, bool(slack[i] <= 0)
-
-
-def priced_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
-    """Return a worst case of a model: rows keep or change their label, and move or stay.
-
-    At order 2 a row's places are its inner maximisers under both labels. At order 1 labels change
-    where that gains more than a move does, and a little mass goes far for the rest of the budget;
-    within a ``reach``, rows move by 0 or the whole of it.
-    """
-    problem, ball, z, w = model.problem, model.problem.ball, model.z, model.w
-    y, loss = problem.y, problem.loss
-    shifts: list[Array] = []
-    for label in (y, -y):
-        if reach is not None:
-            up, down = (loss.value(z + s * w * reach, label) for s in (1.0, -1.0))
-            shifts.append(np.where(up >= down, w * reach, -w * reach))
-        elif ball.order == 2 and w > 0 and ball.delta > 0:
-            shifts.append(loss.inner(z, label, w, model.worst.multiplier).best.shift)
-    if not shifts:
-        return _with_changed_labels(model)
-    zero = np.zeros_like(z)
-    shift = np.stack([zero, shifts[0], zero, shifts[1]])
-    label = np.stack([y, y, -y, -y])
-    moves = shift / w if w > 0 else 0.0 * shift
-    price = abs(moves) ** ball.order + np.where(label != y, ball.label_cost, 0.0)
-    mass = place_masses(loss.value(z + shift, label), price, problem.weights, ball.delta)
-    direction = np.asarray(ball.cost.direction(model.coef), dtype=float)
-    worst = distribution(model, mass, moves, direction, targets=label)
-    return replace(worst, attained=worst.shortfall <= TOLERANCE * model.worst.risk)
-
-
-def _with_changed_labels(model: ScoredModel) -> WorstCase:
-    """Return labels changed where that gains most, and what is left of delta on moves.
-
-    A row changes where it gains more than lam kappa, and of rows that gain just as much what the
-    budget allows.
-    """
-    problem, ball, weights = model.problem, model.problem.ball, model.problem.weights
-    y, robust = problem.y, model.worst
-    gain = problem.loss.value(model.z, -y) - problem.loss.value(model.z, y)
-    gains = np.stack([0.0 * gain, gain])
-    mass = place_masses(gains, ball.label_cost * np.array([[0.0], [1.0]]), weights, ball.delta)[1]
-    mass = np.where(gain >= robust.multiplier * ball.label_cost * (1 - TOLERANCE), mass, 0.0)
-    changes, origin = occupied(np.stack([weights - mass, mass]))
-    spent = float(mass.sum()) * ball.label_cost
-    changed = replace(
-        problem,
-        X=problem.X[origin],
-        y=np.where(changes == 1, -y[origin], y[origin]),
-        weights=np.where(changes == 1, mass[origin], (weights - mass)[origin]),
-        ball=replace(ball, delta=max(ball.delta - spent, 0.0), label_cost=np.inf),
-    )
-    moved = norm_worst_case(scored(changed, model.coef, model.intercept), None)
-    short = max(0.0, robust.risk - moved.risk)
-    return replace(
-        moved,
-        origin=origin[moved.origin],
-        budget=moved.budget + spent,
-        attained=moved.attained and short <= TOLERANCE * robust.risk,
-        shortfall=short,
-    )
+        shift = loss.inner(z, y, gain, model.worst.multiplier).shift
+        labels = xp.broadcast_to(y, shift.shape)
+        if priced:
+            other = loss.inner(z, -y, gain, model.worst.multiplier).shift
+            labels = xp.concat([labels, xp.broadcast_to(-y, other.shape)])
+            # a little mass may stay where rounding would exceed the budget
+            shift, labels = xp.concat([0 * y[None], shift, other]), xp.concat([y[None], labels])
+        if len(shift) > 1:
+            price = (shift / gain) ** 2
+            if priced:
+                price = price + np.where(labels != y, ball.label_cost, 0.0)
+            mass = place_masses(loss.value(z + shift, labels), price, weights, ball.delta)
+    if priced:
+        worst = _moved(model, mass, shift, labels)
+        return replace(worst, attained=worst.shortfall <= TOLERANCE * model.worst.risk)
+    spent = float((mass * (shift / gain) ** 2).sum())
+    scale = np.sqrt(ball.delta / spent) if spent > 0 else 1.0
+    return _moved(model, mass, float(scale) * shift, labels)
 
 
 def softmax_worst_case(
@@ -438,8 +378,7 @@ def softmax_worst_case(
 ) -> WorstCase:
     """Return a worst case: a little mass far away, or the worst moves of at most ``reach``.
 
-    The supremum is not attained: rows of the class with the steepest pair go far towards looking
-    like the other class. Within a reach each row moves by 0 or the whole of it, along the
+    The supremum is not attained. Within a reach each row moves by 0 or the whole of it, along the
     difference to its own class that raises its loss most.
     """
     ball, weights, loss = problem.ball, problem.weights, problem.loss
@@ -471,25 +410,18 @@ def softmax_worst_case(
             shortfall=max(0.0, risk - reached),
         )
 
-    if pair.norm == 0 or ball.delta == 0:
-        return moved(0.0 * weights, labels, 1.0)
-    if reach is not None:
-        # scores of all classes change by the move times every B
-        shift = beside(reach * (between @ coef.T), z)
+    def within(length: float) -> WorstCase:
+        """Return the worst moves of at most a length; scores change by the move times every B."""
+        shift = beside(length * (between @ coef.T), z)
         gains = loss.value(z[:, None, :] + shift[labels], labels[:, None])
         places = xp.stack([plain, xp.max(gains, axis=1)])
-        price = beside(np.array([[0.0], [reach]]), z)
+        price = beside(np.array([[0.0], [length]]), z)
         mass = place_masses(places, price, weights, ball.delta)[1]
-        return moved(mass, xp.argmax(gains, axis=1), reach)
-    own = labels == pair.own
-    share, total = 1.0, float((weights * own).sum())
-    while True:
-        # a share of every row of the class, by delta over that mass: what is missing vanishes
-        mass = xp.where(own, share * weights, 0.0)
-        worst = moved(mass, 0 * labels + pair.other, ball.delta / (share * total))
-        if worst.shortfall <= TOLERANCE * risk or share < np.finfo(float).eps:
-            return worst
-        share /= 4
+        return moved(mass, xp.argmax(gains, axis=1), length)
+
+    if pair.norm == 0 or ball.delta == 0:
+        return moved(0.0 * weights, labels, 1.0)
+    return far_enough(within, ball) if reach is None else within(reach)
 
 
 def places_worst_case(problem: Problem, coef: Array, intercept: float) -> WorstCase:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..arrays import told_of_text
 from ..costs import Cost
 from ..design import as_dense
 from ..problem import check_price
@@ -22,6 +23,7 @@ PIVOTS = 10_000_000
 Weighted = tuple[Any, Any, Any]
 
 
+@told_of_text()
 def discrepancy(
     P: Weighted | WorstCase,
     Q: Weighted | WorstCase,

@@ -34,7 +34,6 @@ from .best_response import (
     occupied,
     places_worst_case,
     plain_bound,
-    priced_worst_case,
     risk_of_scores,
     scored,
     softmax_worst_case,
@@ -68,13 +67,8 @@ def worst_case(
     ``reach`` bounds the length of a move, ``np.inf`` leaves it free. None does so too where the
     supremum is attained; where it is not, at order 1, moves are at most ``default_reach``.
     """
-    bound = None if reach is None or np.isposinf(reach) else reach
-    is_norm = problem.ball.cost.is_norm and not problem.finite
-    if bound is not None:
-        if not is_norm:
-            raise ValueError(f"reach needs a cost that is a norm, not {problem.ball.cost!r}.")
-        bound = check_reach(bound, problem.ball.order)
-    if not is_norm:
+    bound = check_reach(reach, problem)
+    if problem.finite or not problem.ball.cost.is_norm:
         worst = places_worst_case(problem, coef, intercept)
     else:
         worst = _of_a_norm(problem, coef, intercept, bound)
@@ -131,10 +125,7 @@ def _of_a_norm(problem: Problem, coef: Array, intercept: Any, reach: float | Non
     """Return the worst case where rows may move anywhere at the price of a norm."""
     if problem.loss.outputs > 1:
         return softmax_worst_case(problem, coef, intercept, reach)
-    model = scored(problem, coef, intercept)
-    if np.isfinite(problem.ball.label_cost):
-        return priced_worst_case(model, reach)
-    return norm_worst_case(model, reach)
+    return norm_worst_case(scored(problem, coef, intercept), reach)
 
 
 def robust_risk_of(problem: Problem, coef: Array, intercept: Any) -> float:
@@ -202,7 +193,7 @@ def least_favourable(
         moves, targets = _moves(model, atoms)
         size = float(ball.cost.norm(atoms.pull))
         direction = -atoms.pull / size if size > 0 else ball.cost.direction(model.coef)
-        worst = distribution(model, atoms.mass, moves, direction, targets=targets)
+        worst = distribution(model, atoms.mass, moves, direction, targets)
         slopes = atoms.slope[occupied(atoms.mass)]
         lower = plain_bound(problem, model.coef, model.intercept, worst, slopes)
         candidates.append((worst, lower))

@@ -21,7 +21,7 @@ from ...design import Design, as_dense, mean
 from ...duality import EQUAL, Dual, balance, require_lipschitz, worst_risk
 from ...losses.base import Array
 from ...problem import Problem, Solution
-from ..exact import Method, verdict
+from ..exact import Method, constant_solution, verdict
 from ..predictor_corrector import corrected_step, follow
 from .risk import (
     CutNorm,
@@ -127,7 +127,12 @@ class InteriorPoint(Method):
         constant = Candidate(np.zeros(small.X.shape[1]), b, 0.0)
         if base == 0:
             # targets that move cost even the constant model that meets all of them
-            base = constant.risk(small).risk
+            worst = constant.risk(small)
+            base, pieces = worst.risk, small.loss.pieces
+            if pieces is not None and pieces.rooted:
+                # every root of a risk, rms + sqrt(delta) gain, is at least sqrt(delta) gain(0)
+                solution = constant_solution(problem)
+                return replace(solution, objective=base, multiplier=worst.multiplier)
         goal = tol * base
         run = Outcome(np.zeros(model.design.d), b, np.inf, DualPoint(0.0, 0.0 * model.c), 1)
         if base > 0:

@@ -146,7 +146,7 @@ class Spectral(Method):
 def solve_deltas(problem: Problem, deltas: Array, tol: float) -> list[Solution]:
     """Solve at every delta from one spectrum."""
     at, target = Coordinates(problem), tol * problem.constant[1]
-    shift = float(problem.weights @ problem.y) if problem.fit_intercept else 0.0
+    shift = problem.constant[0]
     y, design = problem.y - shift, at.design
     found: list[Solution] = []
     spectrum = Spectrum.from_gram(design, y, problem.weights) if design.d <= design.n / 2 else None
