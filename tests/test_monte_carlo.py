@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 
 from otdro.costs import CallableCost
-from otdro.design import Design
-from otdro.duality import Round
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
 from otdro.solvers.local_cost import local_rows
-from otdro.solvers.smoothing.quadrature import dual_rows, integrate
+from otdro.solvers.smoothing.quadrature import integrate
 from otdro.solvers.smoothing.smoothed import Sampler
 
 N, D, DELTA, SIGMA = 20, 3, 0.1, 2.0
@@ -48,8 +46,7 @@ def sampler(proposal, L):
     X, y = data()
     cost = CallableCost(lambda u, v: ((u - v) ** 2).sum(axis=1))
     problem = Problem(X, y, np.full(N, 1 / N), Logistic(), Ball(cost, DELTA, 2))
-    rows = dual_rows(problem, Design(X), Round())
-    return Sampler(local_rows(problem, X), rows, L, proposal, SIGMA)
+    return Sampler(problem, local_rows(problem, X), L, proposal, SIGMA)
 
 
 def integral(proposal, index, x, eps):

@@ -16,13 +16,7 @@ from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
-from otdro.solvers.smoothing.quadrature import (
-    dual_rows,
-    entropic_smoothing,
-    integrate,
-    reference_smoothing,
-    smoothed_risk,
-)
+from otdro.solvers.smoothing.quadrature import Smoothing, dual_rows, integrate, smoothed_risk
 from problems import sample
 from solving import solution
 
@@ -174,7 +168,8 @@ def test_theorem_2(d, eps, lam, s):
     rng = np.random.default_rng(0)
     z, y, w = rng.normal(size=50), rng.choice([-1.0, 1.0], 50), 1.3
     k = 2 * lam * s**2 / eps
-    rho = w * reference_smoothing(lam, eps, s).tau
+    _, tau, _ = Smoothing(eps, scale=s).at(lam)
+    rho = w * tau
     smoothed = integrate(Logistic(), z, y, rho, eps, 401).value - eps * d / 2 * np.log(1 + k)
     inner = Logistic().inner(z, y, w, lam)
     best = inner.value.argmax(axis=0)
@@ -195,10 +190,7 @@ def test_sinkhorn_tends_to_the_transport_ball(loss):
     assert risks[-1] > exact
 
 
-SMOOTHINGS = {
-    "fixed eps": lambda lam: reference_smoothing(lam, 0.2, 2.0),
-    "entropic": lambda lam: entropic_smoothing(lam, 0.05),
-}
+SMOOTHINGS = {"fixed eps": Smoothing(eps=0.2, scale=2.0), "entropic": Smoothing(kappa=0.05)}
 
 
 @pytest.mark.parametrize("name", SMOOTHINGS)

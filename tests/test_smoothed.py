@@ -9,14 +9,12 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from otdro.costs import CallableCost, FeatureMap, Graph, Norm
-from otdro.design import Design
-from otdro.duality import Round, worst_risk
+from otdro.duality import worst_risk
 from otdro.losses import Hinge, Logistic, Squared
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
 from otdro.solvers.local_cost import local_rows
-from otdro.solvers.smoothing.quadrature import dual_rows
 from otdro.solvers.smoothing.smoothed import Sampler
 from problems import sample
 from solving import solution
@@ -51,8 +49,7 @@ def test_effective_draws_at_the_solution(d, eps):
     problem = sample(200, d, Logistic(), 0.05)
     found = solution(Quadrature(), problem)
     local = local_rows(problem, problem.X)
-    rows = dual_rows(problem, Design(problem.X), Round())
-    sampler = Sampler(local, rows, 64, "maximiser", 1.0)
+    sampler = Sampler(problem, local, 64, "maximiser", 1.0)
     x = np.concatenate([found.coef, [found.intercept, found.multiplier]])
     rng = np.random.default_rng(0)
     assert sampler.model(np.arange(50), x, eps * found.objective, rng).effective >= 0.5

@@ -123,14 +123,14 @@ class LocalRows:
             return multiplier
         return np.maximum(multiplier, ABOVE_HALF * self.loss.smoothness * square)
 
-    def starts(self, beta: Array, b: float, lam: float) -> list[Array]:
+    def starts(self, beta: Array, b: float, lam: float) -> Array:
         """Return the maxima under A: x + s A^-1 beta/w^2, s the shift of the score."""
         push = self.push(beta)
         square = np.maximum(push @ beta, TINY)
         multiplier = self.finite_multiplier(lam, square)
         inner = self.loss.inner(self.X @ beta + b, self.y, np.sqrt(square), multiplier)
         shifts = np.where(np.isfinite(inner.value), inner.shift, inner.shift[0])
-        return [self.X + (s / square)[:, None] * push for s in shifts]
+        return np.asarray(self.X + (shifts / square)[..., None] * push)
 
 
 def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: int) -> Array:

@@ -19,9 +19,7 @@ maxima stay tied while w^2/lam is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ...costs import Norm
-from ...design import Design
+from ...design import BLOCK_ENTRIES, Design
 from ...duality import (
     Atoms,
     DualRows,
@@ -54,12 +52,8 @@ Array = NDArray[Any]
 WINDOW = 8.0
 #: The largest step of the trapezoid rule in standard deviations; error 2 exp(-2 pi^2/step^2).
 STEP = 0.7
-#: Fewer nodes do not cover a window of eight deviations to either side.
-FEWEST_NODES = 9
-#: The least curvature of l/eps - g^2/2 at a maximum by which its window is sized: ten deviations.
-FLATTEST = 0.01
-#: Rows whose nodes are evaluated at a time.
-BLOCK = 8192
+#: The widest deviation by which a window around a maximum is sized.
+WIDEST = 10.0
 #: The first smoothing, relative to the risk of the best constant, and the ratio of each smoothing
 #: to the one before.
 COOLING = 0.1
@@ -67,32 +61,13 @@ COOLING = 0.1
 LENGTHS = np.geomspace(1e-4, 30, 24)
 
 
-def require(lacks: str | None) -> None:
-    """Refuse a problem that lacks something."""
-    if lacks is not None:
-        raise ValueError(lacks)
-
-
-def require_positive(**parameters: float) -> None:
-    """Refuse parameters that are not finite numbers above zero."""
-    for name, value in parameters.items():
+def require(lacks: str | None, **positive: float) -> None:
+    """Refuse parameters that are not finite numbers above zero, and a problem that lacks a fact."""
+    for name, value in positive.items():
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be a number > 0, got {name}={value!r}.")
-
-
-def lacks_linear(problem: Problem, solver: str) -> str | None:
-    """Return why a problem has no one-dimensional form, None if it has one."""
-    ball = problem.ball
-    if not ball.cost.euclidean or ball.order != 2 or problem.finite:
-        nodes = " and a finite support" if problem.support is not None else ""
-        other = "exact" if problem.finite else "smoothed"
-        return (
-            f"{solver} needs a Euclidean or Mahalanobis cost of order 2 on all of R^d; got "
-            f"{ball.cost!r} with order={ball.order}{nodes}. Use order=2, solver='{other}' here."
-        )
-    if ball.delta == 0:
-        return f"{solver} needs delta > 0; delta=0 is plain empirical risk: solver='exact'."
-    return None
+    if lacks is not None:
+        raise ValueError(lacks)
 
 
 def lacks_smooth(problem: Problem) -> str | None:
@@ -105,16 +80,7 @@ def lacks_smooth(problem: Problem) -> str | None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Nodes:
-    """Points g of shape (n, K), one row per row, and logarithms of weights for the normal."""
-
-    g: Array
-    log_weight: Array
-
-
-@dataclass(frozen=True, eq=False)
-class SmoothedRows:
+class SmoothedRows(NamedTuple):
     """G of every row and its derivatives in (z, rho, eps), each of shape (n,)."""
 
     value: Array
@@ -123,53 +89,19 @@ class SmoothedRows:
     eps: Array
 
 
-def smoothed_rows(
-    loss: Loss, z: Array, y: Array, rho: float, eps: float, nodes: Nodes
-) -> SmoothedRows:
-    """Return G and its derivatives: moments of l and l' under the nodes weighted by exp(l/eps)."""
-    u = z[:, None] + rho * nodes.g
-    value, slope, _ = loss.evaluate(u, np.broadcast_to(y[:, None], u.shape))
-    p, log_total = softmax(value / eps + nodes.log_weight)
-    return SmoothedRows(
-        value=eps * log_total,
-        z=_mean(p, slope),
-        rho=_mean(p, slope * nodes.g),
-        eps=log_total - _mean(p, value) / eps,
-    )
-
-
-def _mean(p: Array, a: Array) -> Array:
-    """Return the sums of p a over the nodes."""
-    return np.asarray(np.einsum("nk,nk->n", p, a))
-
-
-def softmax(log_p: Array) -> tuple[Array, Array]:
-    """Return exp(log_p) scaled to sum to 1 along the last axis, and the logarithm of the sum."""
-    top = log_p.max(axis=-1, keepdims=True)
-    p = np.exp(log_p - top)
-    total = p.sum(axis=-1, keepdims=True)
-    p /= total
-    return p, (top + np.log(total))[..., 0]
-
-
 def integrate(
     loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int
 ) -> SmoothedRows | None:
-    """Return the integrals of every row by trapezoid nodes, None where G is infinite."""
+    """Return G and its derivatives by K nodes per row and maximum, None where G is infinite."""
     # a loss of quadratic growth outgrows the cost where smoothness rho^2 >= eps
     if 2 * least_finite(loss, rho) >= eps:
         return None
     if loss.pieces is not None and loss.pieces.quadratic:
         return _quadratic(z - y, rho, eps, loss.pieces.kappa)
-    parts = []
-    for start in range(0, len(z), BLOCK):
-        rows = slice(start, start + BLOCK)
-        nodes = trapezoid(loss, z[rows], y[rows], rho, eps, K)
-        parts.append(smoothed_rows(loss, z[rows], y[rows], rho, eps, nodes))
-    names = [field.name for field in fields(SmoothedRows)]
-    return SmoothedRows(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    )
+    most = max(BLOCK_ENTRIES // K, 1)
+    blocks = [slice(start, start + most) for start in range(0, len(z), most)]
+    parts = [_trapezoid(loss, z[rows], y[rows], rho, eps, K) for rows in blocks]
+    return SmoothedRows(*np.concatenate(parts, axis=1))
 
 
 def _quadratic(e: Array, rho: float, eps: float, kappa: float) -> SmoothedRows:
@@ -189,63 +121,57 @@ def _quadratic(e: Array, rho: float, eps: float, kappa: float) -> SmoothedRows:
     )
 
 
-def trapezoid(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) -> Nodes:
-    """Return nodes on all of the interval that can carry mass, or, if long, around the maxima."""
-    low, high = _reach(loss, z, y, rho, eps)
-    if (high - low).max() <= K * STEP:
-        return _uniform(low, high, K)
-    tops = peaks(loss, z, y, rho, eps)
-    low = tops.g - WINDOW * tops.width
-    high = tops.g + WINDOW * tops.width
-    if len(tops.g) == 1:
-        return _uniform(low[0], high[0], K)
-    # two windows where they are apart, else one over both, with as many nodes
-    left = np.where(tops.exists, low, np.inf).min(axis=0)
-    right = np.where(tops.exists, high, -np.inf).max(axis=0)
-    half = (right - left) * K / (2 * K - 1)
-    apart = tops.exists.all(axis=0) & (low.max(axis=0) > high.min(axis=0))
-    low = np.where(apart, low, np.stack([left, left + half]))
-    high = np.where(apart, high, np.stack([right - half, right]))
-    return _uniform(low, high, K)
+def _trapezoid(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) -> SmoothedRows:
+    """Return the integrals: moments of l and l' under the nodes weighted by exp(l/eps)."""
+    low, high = _windows(loss, z, y, rho, eps, K)
+    # one node per row in memory, so that sums over nodes are sums of vectors
+    g = low + (high - low) * np.linspace(0, 1, K)[:, None, None]
+    log_weight = np.log((high - low) / (K - 1)) - 0.5 * np.log(2 * np.pi) - g**2 / 2
+    g, log_weight = g.reshape(-1, len(z)), log_weight.reshape(-1, len(z))
+    value, slope, _ = loss.evaluate(z + rho * g, np.broadcast_to(y, g.shape))
+    p, log_total = softmax(value / eps + log_weight)
+    by_z, by_rho, mean = (np.einsum("kn,kn->n", p, a) for a in (slope, slope * g, value))
+    return SmoothedRows(eps * log_total, by_z, by_rho, log_total - mean / eps)
 
 
-def _reach(loss: Loss, z: Array, y: Array, rho: float, eps: float) -> tuple[Array, Array]:
-    """Return the interval of g outside which the weighted normal has mass below 1e-14."""
-    if np.isinf(loss.lipschitz):
-        return np.full_like(z, -np.inf), np.full_like(z, np.inf)
-    far = loss.lipschitz * rho**2 / eps + WINDOW * rho
-    # l' lies between its values at -far and +far, and a slope l' moves the normal by rho l'/eps
-    low = rho / eps * loss.derivative(z - far, y)
-    high = rho / eps * loss.derivative(z + far, y)
-    return low - WINDOW, high + WINDOW
+def softmax(log_p: Array) -> tuple[Array, Array]:
+    """Return exp(log_p) scaled to sum to 1 along the first axis, and the logarithm of the sum."""
+    top = log_p.max(axis=0)
+    p = np.exp(log_p - top)
+    total = p.sum(axis=0)
+    p /= total
+    return p, top + np.log(total)
 
 
-@dataclass(frozen=True, eq=False)
-class Peaks:
-    """Maximisers g of l/eps - g^2/2, their widths, and which of them exist; a row per branch."""
+def _windows(loss: Loss, z: Array, y: Array, rho: float, eps: float, K: int) -> tuple[Array, Array]:
+    """Return the ends (k, n) of the intervals of K nodes each that hold the mass of a row.
 
-    g: Array
-    width: Array
-    exists: Array
-
-
-def peaks(loss: Loss, z: Array, y: Array, rho: float, eps: float) -> Peaks:
-    """Return the maxima; where one of two is missing, the place that the loss gives for it."""
+    It is one that holds all of it or, if that is long, one or two around the maxima.
+    """
+    if np.isfinite(loss.lipschitz):
+        far = loss.lipschitz * rho**2 / eps + WINDOW * rho
+        # l' lies between its values at -far and +far, and a slope l' moves the normal by rho l'/eps
+        low = rho / eps * loss.derivative(z - far, y) - WINDOW
+        high = rho / eps * loss.derivative(z + far, y) + WINDOW
+        if (high - low).max() <= K * STEP:
+            return low[None], high[None]
     inner = loss.inner(z, y, rho, eps / 2)
     g = inner.shift / rho
-    curvature = loss.curvature(z + inner.shift, np.broadcast_to(y, g.shape))
-    flat = np.clip(1 - curvature * rho**2 / eps, FLATTEST, 1.0)
-    return Peaks(g, 1 / np.sqrt(flat), np.isfinite(inner.value))
-
-
-def _uniform(low: Array, high: Array, K: int) -> Nodes:
-    """Return K nodes on the interval of each row, or on each of its two intervals."""
-    fraction = np.linspace(0, 1, K).reshape(-1, *(1,) * low.ndim)
-    # one row per column in memory, so that sums over nodes are sums of vectors
-    g = low + (high - low) * fraction
-    log = np.log((high - low) / (K - 1)) - 0.5 * np.log(2 * np.pi) - g**2 / 2
-    n = low.shape[-1]
-    return Nodes(g.reshape(-1, n).T, log.reshape(-1, n).T)
+    # the curvature of g^2/2 - l/eps at a maximum
+    curvature = 1 - loss.curvature(z + inner.shift, np.broadcast_to(y, g.shape)) * rho**2 / eps
+    half = WINDOW / np.sqrt(np.clip(curvature, WIDEST**-2, 1.0))
+    low, high = g - half, g + half
+    if len(g) == 1:
+        return low, high
+    # two windows where they are apart, else one over both, with as many nodes
+    exists = np.isfinite(inner.value)
+    left = np.where(exists, low, np.inf).min(axis=0)
+    right = np.where(exists, high, -np.inf).max(axis=0)
+    half = (right - left) * K / (2 * K - 1)
+    apart = exists.all(axis=0) & (low.max(axis=0) > high.min(axis=0))
+    low = np.where(apart, low, np.stack([left, left + half]))
+    high = np.where(apart, high, np.stack([right - half, right]))
+    return low, high
 
 
 def dual_rows(problem: Problem, design: Design, dual_norm: Round | Local) -> DualRows:
@@ -288,110 +214,49 @@ def origin_on_ray(rows: DualRows, loss: Loss, B: Array | None = None) -> Origin 
     deviation = float(np.sqrt(pi @ (z - pi @ z) ** 2 + np.finfo(float).tiny))
     # a start need not be precise
     t = min((LENGTHS / deviation).tolist(), key=line)
-    return origin_at(rows, loss, -t * direction, zero.b)
-
-
-def origin_at(rows: DualRows, loss: Loss, theta: Array, b: float) -> Origin:
-    """Return a point with a lam near its best."""
+    theta = -t * direction
     w = rows.dual_norm.norms(theta[:, None])[:, 0]
-    z = rows.design.scores(theta) + b
-    lam = first_multiplier(z, rows.y, rows.weights[:, 0], loss, w, float(rows.delta[0]))
-    return Origin(theta, b, lam)
+    return Origin(theta, zero.b, first_multiplier(t * z + zero.b, rows.y, pi, loss, w, delta))
 
 
 class Smoothing(NamedTuple):
-    """The smoothing eps and the deviation tau of a unit displacement at lam, with derivatives."""
+    """The smoothing eps + kappa lam, and the deviation s = ``scale`` of the reference normal."""
 
-    eps: float
-    tau: float
-    eps_by_lam: float
-    tau_by_lam: float
+    eps: float = 0.0
+    kappa: float = 0.0
+    scale: float = np.inf
 
-
-def reference_smoothing(lam: float, eps: float, scale: float = np.inf) -> Smoothing:
-    """Return that of a fixed eps, 1/tau^2 = 2 lam/eps + 1/scale^2."""
-    tau = float(1 / np.sqrt(2 * lam / eps + 1 / scale**2))
-    return Smoothing(eps, tau, 0.0, -(tau**3) / eps)
-
-
-def entropic_smoothing(lam: float, kappa: float) -> Smoothing:
-    """Return that of an entropic ball: eps = lam kappa, and tau does not depend on lam."""
-    return Smoothing(lam * kappa, float(np.sqrt(kappa / 2)), kappa, 0.0)
+    def at(self, lam: float) -> tuple[float, float, float]:
+        """Return the smoothing e, tau with 1/tau^2 = 2 lam/e + 1/s^2, and dtau/dlam."""
+        eps = self.eps + self.kappa * lam
+        tau = float(1 / np.sqrt(2 * lam / eps + 1 / self.scale**2))
+        return eps, tau, -(tau**3) / eps * (1 - self.kappa * lam / eps)
 
 
 def smoothed_risk(
-    v: Array, rows: DualRows, loss: Loss, smoothing: Callable[[float], Smoothing], nodes: int
+    v: Array, rows: DualRows, loss: Loss, smoothing: Smoothing, nodes: int
 ) -> tuple[float, Array]:
     """Return the objective and its gradient at v = (theta, b, log(w^2/lam)), inf where it is."""
     theta, b = v[:-2], float(v[-2])
     w = float(rows.dual_norm.norms(theta[:, None])[0, 0])
     lam = w**2 / float(np.exp(v[-1]))
-    at = smoothing(lam)
-    G = integrate(loss, rows.design.scores(theta) + b, rows.y, w * at.tau, at.eps, nodes)
+    eps, tau, tau_by_lam = smoothing.at(lam)
+    G = integrate(loss, rows.design.scores(theta) + b, rows.y, w * tau, eps, nodes)
     if G is None:
         return np.inf, np.zeros_like(v)
     pi, delta = rows.weights[:, 0], float(rows.delta[0])
     by_rho = float(pi @ G.rho)
-    by_lam = delta + by_rho * w * at.tau_by_lam + float(pi @ G.eps) * at.eps_by_lam
+    by_lam = delta + by_rho * w * tau_by_lam + float(pi @ G.eps) * smoothing.kappa
     grad = np.empty_like(v)
     # w changes rho, and lam = w^2/exp(v) too
-    by_w = by_rho * at.tau + 2 * by_lam * lam / w
+    by_w = by_rho * tau + 2 * by_lam * lam / w
     grad[:-2] = rows.design.adjoint(pi * G.z) + by_w / w * theta
     grad[-2] = (pi @ G.z) * rows.fit_intercept
     grad[-1] = -by_lam * lam
     return lam * delta + float(pi @ G.value), grad
 
 
-class SmoothedMinimum(NamedTuple):
-    """A point, its smoothed risk, the steps taken and the largest entry of the gradient there."""
-
-    theta: Array
-    b: float
-    lam: float
-    risk: float
-    n_iter: int
-    gradient: float
-    inverse_hessian: Array
-
-
-def minimise_smoothed(
-    rows: DualRows,
-    loss: Loss,
-    origin: Origin,
-    smoothing: Callable[[float], Smoothing],
-    nodes: int,
-    gtol: float,
-    max_iter: int,
-    inverse_hessian: Array | None = None,
-) -> SmoothedMinimum:
-    """Return the minimum near an origin, whose lam is doubled until the objective is finite.
-
-    ``inverse_hessian`` is that of a problem nearby, with which BFGS starts.
-    """
-    theta, b, lam = origin
-    square = float(theta @ theta)
-    fixed = (rows, loss, smoothing, nodes)
-    start = np.concatenate([theta, [b, np.log(square / lam)]])
-    while not np.isfinite(smoothed_risk(start, *fixed)[0]):
-        start[-1] -= np.log(2)
-    options: Any = {"maxiter": max_iter, "gtol": gtol, "hess_inv0": inverse_hessian}
-    with np.errstate(all="ignore"):
-        run = minimize(smoothed_risk, start, fixed, jac=True, method="BFGS", options=options)
-    theta = run.x[:-2]
-    curved = np.asarray(run.hess_inv)
-    return SmoothedMinimum(
-        theta=theta,
-        b=float(run.x[-2]),
-        lam=float(theta @ theta / np.exp(run.x[-1])),
-        risk=float(run.fun),
-        n_iter=int(run.nit),
-        gradient=float(np.abs(run.jac).max()),
-        inverse_hessian=(curved + curved.T) / 2,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Unsmoothed:
+class Unsmoothed(NamedTuple):
     """The worst-case ``risk`` at a point, its ``multiplier``, a bound on its excess (inf: none)."""
 
     risk: float
@@ -412,7 +277,7 @@ def unsmoothed_risk(rows: DualRows, loss: Loss, point: Origin, eps: float) -> Un
     gap = np.inf
     growth = loss.lipschitz if loss.pieces is None else 0.0
     if np.isfinite(loss.smoothness) and np.isfinite(growth):
-        bound = moved_bound(rows, loss, z, point.b, w, dual.multiplier, eps)
+        bound = _moved_bound(rows, loss, z, point.b, w, dual.multiplier, eps)
         if loss.pieces is not None and loss.pieces.quadratic:
             bound = max(bound, _root_bound(rows, z) / (2 * loss.pieces.kappa))
         gap = max(dual.risk - bound, 0.0)
@@ -433,12 +298,12 @@ def _root_bound(rows: DualRows, z: Array) -> float:
     return max(float(pi @ (a * rows.y)) * root / max(root, size), 0.0) ** 2
 
 
-def moved_bound(
+def _moved_bound(
     rows: DualRows, loss: Loss, z: Array, b: float, w: float, lam: float, eps: float
 ) -> float:
     """Return a lower bound on every risk, from rows moved to their maxima at (z, lam)."""
     inner = loss.inner(z, rows.y, w, lam)
-    mass = softmax(inner.value.T / eps)[0].T * rows.weights[:, 0]
+    mass = softmax(inner.value / eps)[0] * rows.weights[:, 0]
     reached = z + inner.shift
     y = np.broadcast_to(rows.y, reached.shape)
     slope = loss.derivative(reached, y)
@@ -451,8 +316,91 @@ def moved_bound(
     return float(lower_bound(rows, loss, atoms, (reached - b)[..., None])[0])
 
 
+class LinearSolver(Solver):
+    """Quasi-Newton steps at one smoothing after the other, integrals by the trapezoid rule."""
+
+    eps: float
+    nodes: int
+    tol: float
+    max_iter: int
+    #: Nodes per row and maximum at least: fewer do not cover a window.
+    fewest = 2
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Return why the problem has no one-dimensional form, None if it has one."""
+        ball, solver = problem.ball, type(self).__name__
+        if not ball.cost.euclidean or ball.order != 2 or problem.finite:
+            nodes = " and a finite support" if problem.support is not None else ""
+            other = "exact" if problem.finite else "smoothed"
+            return (
+                f"{solver} needs a Euclidean or Mahalanobis cost of order 2 on all of R^d; got "
+                f"{ball.cost!r} with order={ball.order}{nodes}. Use order=2, solver='{other}' here."
+            )
+        if ball.delta == 0:
+            return f"{solver} needs delta > 0; delta=0 is plain empirical risk: solver='exact'."
+        return None
+
+    def _smoothings(self, problem: Problem) -> list[Smoothing]:
+        """Return the smoothings, the last one last."""
+        raise NotImplementedError
+
+    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
+        """Return the point of the least smoothed risk."""
+        require(self.lacks(problem), eps=self.eps)
+        name = type(self).__name__
+        if self.nodes < self.fewest:
+            raise ValueError(f"{name} needs nodes >= {self.fewest}, got nodes={self.nodes!r}.")
+        loss, at = problem.loss, Coordinates(problem)
+        rows = dual_rows(problem, at.design, Round())
+        point = origin_on_ray(rows, loss)
+        if point is None:
+            return constant_solution(problem)
+        target = self.tol * problem.constant[1]
+        v = np.array([*point.theta, point.b, np.log(point.theta @ point.theta / point.lam)])
+        n_iter, curved = 0, np.eye(len(v))
+        for smoothing in self._smoothings(problem):
+            fixed = (rows, loss, smoothing, self.nodes)
+            while not np.isfinite(smoothed_risk(v, *fixed)[0]):
+                v[-1] -= np.log(2)
+            options: Any = {"maxiter": self.max_iter - n_iter, "gtol": target, "hess_inv0": curved}
+            with np.errstate(all="ignore"):
+                run = minimize(smoothed_risk, v, fixed, jac=True, method="BFGS", options=options)
+            v, curved = run.x, np.asarray(run.hess_inv)
+            curved = (curved + curved.T) / 2
+            n_iter += int(run.nit)
+            logger.info("%s: step %d, risk %.8g", name.lower(), n_iter, run.fun)
+            if n_iter >= self.max_iter:
+                break
+        theta = v[:-2]
+        point = Origin(theta, float(v[-2]), float(theta @ theta / np.exp(v[-1])))
+        if smoothing.kappa > 0:
+            reached = Unsmoothed(float(run.fun), point.lam, np.inf)
+            words = f"Sinkhorn ball of regularisation {smoothing.kappa:.3g}: risk {run.fun:.8g}"
+        else:
+            reached = unsmoothed_risk(rows, loss, point, smoothing.eps)
+            words = (
+                f"trapezoid quadrature at eps={smoothing.eps:.3g}: smoothed risk {run.fun:.8g}, "
+                f"worst-case risk {reached.risk:.8g}"
+            )
+        coef, settled = at.coef(theta), n_iter < self.max_iter
+        message = (
+            f"{words}, gap {reached.gap:.3g}, gradient {np.abs(run.jac).max():.2g} "
+            f"(target {target:.3g})"
+        )
+        return Solution(
+            coef=coef,
+            intercept=at.intercept(point.b, coef),
+            multiplier=reached.multiplier,
+            objective=reached.risk,
+            gap=reached.gap,
+            n_iter=max(n_iter, 1),
+            converged=settled,
+            message=message if settled else f"did not settle ({message}); raise eps of {name},",
+        )
+
+
 @dataclass(eq=False, repr=False)
-class Quadrature(Solver):
+class Quadrature(LinearSolver):
     """Minimise the smoothed worst-case risk by quasi-Newton steps with deterministic integrals.
 
     Parameters
@@ -471,6 +419,8 @@ class Quadrature(Solver):
         The most quasi-Newton steps, those at all values of eps together.
     """
 
+    fewest = 9
+
     eps: float = 1e-6
     scale: float = np.inf
     nodes: int = 25
@@ -479,62 +429,23 @@ class Quadrature(Solver):
 
     def lacks(self, problem: Problem) -> str | None:
         """Return why the problem has no one-dimensional form, None if it has one."""
-        return lacks_linear(problem, "Quadrature") or lacks_smooth(problem)
+        return super().lacks(problem) or lacks_smooth(problem)
 
-    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
-        """Return the minimiser of the smoothed risk with its unsmoothed risk and gap."""
-        require_positive(eps=self.eps)
+    def _smoothings(self, problem: Problem) -> list[Smoothing]:
+        """Return values of eps that fall to the last one."""
         if not self.scale > 0:
             raise ValueError(f"scale must be > 0, got scale={self.scale!r}.")
-        if self.nodes < FEWEST_NODES:
-            raise ValueError(f"Quadrature needs nodes >= {FEWEST_NODES}, got nodes={self.nodes!r}.")
-        require(self.lacks(problem))
-        loss, at = problem.loss, Coordinates(problem)
-        rows = dual_rows(problem, at.design, Round())
-        origin = _origin(rows, loss, at, start)
-        if origin is None:
-            return constant_solution(problem)
         base = problem.constant[1]
-        final, target = self.eps * base, self.tol * base
+        final = self.eps * base
         # a loss of quadratic growth keeps lam where the inner problems are concave: no annealing
-        eps = final if np.isinf(loss.lipschitz) else max(COOLING * base, final)
-        n_iter = 0
-        curved = None
-        while True:
-            smoothing = partial(reference_smoothing, eps=eps, scale=self.scale)
-            left = self.max_iter - n_iter
-            best = minimise_smoothed(
-                rows, loss, origin, smoothing, self.nodes, target, left, curved
-            )
-            curved = best.inverse_hessian
-            n_iter += best.n_iter
-            origin = Origin(best.theta, best.b, best.lam)
-            logger.info("quadrature: step %d, eps %.3g, risk %.8g", n_iter, eps, best.risk)
-            if eps <= final or n_iter >= self.max_iter:
-                break
-            eps = max(COOLING * eps, final)
-        point = unsmoothed_risk(rows, loss, origin, eps)
-        settled = eps <= final and n_iter < self.max_iter
-        coef = at.coef(best.theta)
-        message = (
-            f"trapezoid quadrature at eps={eps:.3g}: smoothed risk {best.risk:.8g}, worst-case "
-            f"risk {point.risk:.8g}, gap {point.gap:.3g}, gradient {best.gradient:.2g} (target "
-            f"{target:.3g})"
-        )
-        return Solution(
-            coef=coef,
-            intercept=at.intercept(best.b, coef),
-            multiplier=point.multiplier,
-            objective=point.risk,
-            gap=point.gap,
-            n_iter=max(n_iter, 1),
-            converged=settled,
-            message=message if settled else f"did not settle ({message}); raise eps of Quadrature,",
-        )
+        eps = [max(COOLING * base, final) if np.isfinite(problem.loss.lipschitz) else final]
+        while eps[-1] > final:
+            eps.append(max(COOLING * eps[-1], final))
+        return [Smoothing(each, scale=self.scale) for each in eps]
 
 
 @dataclass(eq=False, repr=False)
-class Sinkhorn(Solver):
+class Sinkhorn(LinearSolver):
     r"""Minimise the worst-case risk over an entropic transport ball, by quasi-Newton steps.
 
     .. math:: \min_{\theta, b, \lambda > 0}\ \lambda\delta + \sum_i \pi_i\,\lambda\kappa\log E_g
@@ -563,52 +474,6 @@ class Sinkhorn(Solver):
     tol: float = 1e-6
     max_iter: int = 1000
 
-    def lacks(self, problem: Problem) -> str | None:
-        """Return why the problem has no one-dimensional form, None if it has one."""
-        return lacks_linear(problem, "Sinkhorn")
-
-    def _solve_one(self, problem: Problem, start: Solution | None = None) -> Solution:
-        """Return the minimiser; ``objective`` is the Sinkhorn risk, without a gap."""
-        require_positive(eps=self.eps)
-        require(self.lacks(problem))
-        at = Coordinates(problem)
-        rows = dual_rows(problem, at.design, Round())
-        origin = _origin(rows, problem.loss, at, start)
-        if origin is None:
-            return constant_solution(problem)
-        kappa = self.eps * problem.ball.delta
-        best = minimise_smoothed(
-            rows,
-            problem.loss,
-            origin,
-            partial(entropic_smoothing, kappa=kappa),
-            self.nodes,
-            self.tol * problem.constant[1],
-            self.max_iter,
-        )
-        logger.info("sinkhorn: step %d, risk %.8g", best.n_iter, best.risk)
-        coef = at.coef(best.theta)
-        settled = best.n_iter < self.max_iter
-        message = (
-            f"Sinkhorn ball of regularisation {kappa:.3g}: risk {best.risk:.8g}, gradient "
-            f"{best.gradient:.2g}; no gap"
-        )
-        return Solution(
-            coef=coef,
-            intercept=at.intercept(best.b, coef),
-            multiplier=best.lam,
-            objective=best.risk,
-            gap=np.inf,
-            n_iter=max(best.n_iter, 1),
-            converged=settled,
-            message=message if settled else f"did not settle ({message})",
-        )
-
-
-def _origin(rows: DualRows, loss: Loss, at: Coordinates, start: Solution | None) -> Origin | None:
-    """Return the point of a solution near the one asked for, or one on a ray; None: theta = 0."""
-    ray = origin_on_ray(rows, loss)
-    if ray is None or start is None or not np.any(start.coef):
-        return ray
-    theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)
-    return origin_at(rows, loss, theta, b)
+    def _smoothings(self, problem: Problem) -> list[Smoothing]:
+        """Return kappa alone."""
+        return [Smoothing(kappa=self.eps * problem.ball.delta)]
