@@ -91,6 +91,8 @@ ROUNDING = 1e-15
 #: Tangents in search of a least value, halvings of the bracket down to rounding; Newton steps to
 #: the shares of ties.
 STEPS = 200
+#: Points for lam, after its value is found to the precision asked for.
+LAST_POINTS = 2
 #: The first step away from a start, relative to it, in search of the other side of the minimum.
 FIRST_STEP = 1e-6
 #: The same from a start that says little: slopes as they are without a move.
@@ -139,6 +141,12 @@ class Tangent(NamedTuple):
         """Return this tangent where the condition holds, else the other."""
         return Tangent(*(np.where(condition, a, b) for a, b in zip(self, other, strict=True)))
 
+    def lower(self, other: Tangent) -> Tangent:
+        """Return the tangent of the lower value, of equal ones the flatter."""
+        rounding = ROUNDING * np.abs(other.value)
+        flatter = np.abs(self.slope) < np.abs(other.slope)
+        return self.where(self.value < other.value + np.where(flatter, rounding, -rounding), other)
+
 
 def least(
     tangent: Callable[[Any], Tangent],
@@ -151,11 +159,24 @@ def least(
 
     Two tangents of opposite slopes meet at a bound below the least value, and at the kink that
     tied rows make. New points are taken there and, in turn, where the slopes interpolate to zero,
-    which is faster where there is no kink. ``doubt`` is how far off the start may be, relative to
-    it. One function per entry of ``start``.
+    which is faster where there is no kink. The last of them are for lam, of which values say little
+    near a smooth minimum. ``doubt`` is how far off the start may be, relative to it. One function
+    per entry of ``start``.
     """
-    left, right = _bracketed(tangent, np.maximum(start - growth, TINY), growth, doubt)
-    best = left.where(left.value < right.value, right)
+    low = high = np.maximum(start - growth, TINY)
+    left = right = best = tangent(growth + low)
+    while True:
+        # no farther to the other side than the start may be off, at first
+        down, up = (left.slope > 0) & (low > TINY), (right.slope < 0) & (high < 1 / TINY)
+        if not np.any(down | up):
+            break
+        low, high = np.where(down, low / (1 + doubt), low), np.where(up, high * (1 + doubt), high)
+        new = tangent(growth + np.where(down, low, high))
+        best = new.where(down | up, best).lower(best)
+        # what was one end is the other end of a shorter bracket
+        left, right = new.where(down, right.where(up, left)), left.where(down, new.where(up, right))
+        doubt *= LONGER
+    rest: Any = LAST_POINTS
     for n in range(STEPS):
         width = right.lam - left.lam
         # equal slopes only where an end is flat already
@@ -165,77 +186,22 @@ def least(
         # two bounds on what is left: the second one is free of the values' rounding
         bound = lowest - (left.value + left.slope * meet)
         bound = np.minimum(bound, np.minimum(-left.slope, right.slope) * width)
-        far = bound > rtol * np.abs(lowest)
-        open_ = (left.slope < 0) & (right.slope > 0)
+        rest = np.where(bound > rtol * np.abs(lowest), LAST_POINTS, rest - 1)
         # nearer to an end than the numbers are apart: the end is the kink
         apart = 4 * np.finfo(float).eps * right.lam
-        inside = (meet > apart) & (meet < width - apart)
-        if not np.any(far & open_ & inside):
+        going = (left.slope < 0) & (right.slope > 0) & (width > 2 * apart) & (rest >= 0)
+        if not np.any(going):
             break
-        root = -width * left.slope / turn
-        # slopes of very different size put the root on an end, and one side nearly vertical
-        # leaves both steps there: then the middle
-        shy = (root <= apart) | (root >= width - apart)
-        way = np.where(shy, meet, root) if n % 2 == 0 else meet
-        way = width / 2 if n > TRIES and n % 3 == 0 else way
-        new = tangent(left.lam + np.where(open_ & inside, way, 0.0))
-        best = new.where(new.value < best.value, best)
+        meets = (n % 2 == 1) & (rest == LAST_POINTS)
+        way = np.where(meets, meet, -width * left.slope / turn)
+        # one side that is nearly vertical leaves both steps at an end: then the middle
+        way = width / 2 if n > TRIES and n % 3 == 0 else np.clip(way, apart, width - apart)
+        new = tangent(left.lam + np.where(going, way, 0.0))
+        best = new.where(going, best).lower(best)
         below = new.slope < 0
-        moves = far & open_ & inside
-        left = new.where(moves & below, left)
-        right = new.where(moves & np.logical_not(below), right)
-    # at a kink both ends are beside the least value, which is where the tangents meet
-    # (where that is an end to rounding, just inside of it: below the growth of a loss an end is
-    # a huge number)
-    near = np.clip(meet, apart, np.maximum(width - apart, apart))
-    kink = tangent(left.lam + np.where(open_, near, 0.0))
-    found = _flattest(tangent, left, right, kink)
-    # values near the growth of a loss are rough: what was lower before is the least
-    return best.where(best.value < found.value - ROUNDING * np.abs(found.value), found)
-
-
-def _flattest(
-    tangent: Callable[[Any], Tangent], left: Tangent, right: Tangent, kink: Tangent
-) -> Tangent:
-    """Return the lowest of the tangents and of the zero of the slope between them.
-
-    Values say little about lam near a smooth minimum: of equal ones the flattest is taken.
-    """
-    for _ in range(2):
-        turn = np.where(right.slope > left.slope, right.slope - left.slope, np.inf)
-        root = tangent(left.lam - (right.lam - left.lam) * np.minimum(left.slope, 0.0) / turn)
-        below = root.slope < 0
-        left, right = root.where(below, left), root.where(np.logical_not(below), right)
-    lowest = np.minimum(np.minimum(left.value, right.value), kink.value)
-    found = kink
-    for other in (left, right):
-        equal = other.value <= lowest + ROUNDING * np.abs(lowest)
-        flatter = np.abs(other.slope) < np.abs(found.slope)
-        lower = other.value < found.value - ROUNDING * np.abs(lowest)
-        found = other.where(lower | (equal & flatter), found)
-    return found
-
-
-def _bracketed(
-    tangent: Callable[[Any], Tangent], excess: Any, growth: Any, doubt: float
-) -> tuple[Tangent, Tangent]:
-    """Return tangents on either side of the least value, close to the start if it is good."""
-    left = right = tangent(growth + excess)
-    low = high = excess
-    reach = doubt
-    while True:
-        down = (left.slope > 0) & (low > TINY)
-        up = (right.slope < 0) & (high < 1 / TINY)
-        if not np.any(down | up):
-            return left, right
-        low = np.where(down, low / (1 + reach), low)
-        high = np.where(up, high * (1 + reach), high)
-        new = tangent(growth + np.where(down, low, high))
-        left, right = (
-            new.where(down, right.where(up, left)),
-            left.where(down, new.where(up, right)),
-        )
-        reach *= LONGER
+        left = new.where(going & below, left)
+        right = new.where(going & np.logical_not(below), right)
+    return best
 
 
 def worst_risk(
