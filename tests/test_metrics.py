@@ -207,10 +207,10 @@ def test_robust_survives_a_fifth_of_wrong_pairs(which):
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (LogDet(0), "mu must be positive, got 0"),
-        (GeometricMean(1.5), r"t must be in \[0, 1\], got 1.5"),
+        (LogDet(0), "mu must be a number > 0, got mu=0"),
+        (GeometricMean(1.5), r"t must be a number in \[0, 1\], got t=1.5"),
         (Diagonal(-1), "power must be at least 0"),
-        (Robust(0), r"alpha must be in \(0, 1\], got 0"),
+        (Robust(0), r"alpha must be a number in \(0, 1\], got alpha=0"),
     ],
 )
 def test_parameters_out_of_range_are_refused(learner, message):

@@ -228,18 +228,17 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, y_numeric=numeric, **kept)
         weights = normalise(check_weights(X, sample_weight), "sample_weight")
         loss: Loss = Squared()
+        classes = None
         if not numeric:
-            self.classes_, codes = class_codes(y)
-            masses = np.bincount(codes, weights, minlength=len(self.classes_))
-            require_classes(self.classes_, masses)
-            two = len(self.classes_) == 2
-            loss = Logistic() if two else Softmax(len(self.classes_))
-            y = 2.0 * codes - 1 if two else codes.astype(float)
+            self.classes_, codes = classes, _ = class_codes(y)
+            K = len(classes)
+            require_classes(classes, np.bincount(codes, weights, minlength=K))
+            loss = Logistic() if K == 2 else Softmax(K)
+            y = 2.0 * codes - 1 if K == 2 else codes
         groups = check_groups(groups, len(y))
         sample = Sample(X, [np.asarray(y, dtype=float)], weights, loss, True)
         repeats = REPEATS if len(y) <= REPEAT_UP_TO else 1
-        seed, classes = fold_seed(self.random_state), getattr(self, "classes_", None)
-        folds = splits(sample, self.cv, groups, seed, repeats, classes)
+        folds = splits(sample, self.cv, groups, fold_seed(self.random_state), repeats, classes)
         if not folds:
             raise ValueError(
                 f"the {len(y)} rows allow no folds by which models could be weighed: give at "
@@ -289,10 +288,8 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(source, tuple):
             K, parts = rows.loss.outputs, [np.asarray(part, dtype=float) for part in source]
             if len(parts) != 2 or len(np.atleast_2d(parts[0])) != K or parts[1].size != K:
-                raise ValueError(
-                    f"the source {name!r} is not a pair of {K} row(s) of coefficients and as many "
-                    "intercepts: give (coef, intercept)."
-                )
+                pair = f"a pair of {K} row(s) of coefficients and as many intercepts"
+                raise ValueError(f"the source {name!r} is not {pair}: give (coef, intercept).")
             model = np.column_stack([np.atleast_2d(parts[0]), parts[1].ravel()])
         else:
             some = as_dense(rows.X[:COMPARED_ROWS])

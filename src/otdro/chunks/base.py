@@ -67,42 +67,25 @@ class Chunk:
                     f"{self.start + int(i)}, column {int(j)}: fill or leave out such rows."
                 )
         for name, part in (("the target", self.y), ("sample_weight", self.w)):
-            if part is not None and part.dtype.kind == "f" and not np.isfinite(part).all():
-                i = int(np.argmin(np.isfinite(part)))
-                raise ValueError(
-                    f"{self.name} holds NaN or an infinite number in {name}, the first in row "
-                    f"{self.start + i}: leave out such rows."
-                )
-        if self.w is not None and self.w.min(initial=0) < 0:
-            raise ValueError(
-                f"sample_weight must be nonnegative, got {float(self.w.min()):g} in row "
-                f"{self.start + int(self.w.argmin())}: leave out such rows, or give them 0."
-            )
-        self._require_labels()
-        self._require_groups()
+            if part is not None and part.dtype.kind == "f":
+                text = f"{self.name} holds NaN or an infinite number in {name}, the first in"
+                self._refuse(~np.isfinite(part), text, "leave out such rows.")
+        if self.w is not None:
+            text = f"sample_weight must be nonnegative, got {float(self.w.min(initial=0)):g} in"
+            self._refuse(self.w < 0, text, "leave out such rows, or give them 0.")
+        if self.y is not None and self.y.dtype.kind == "O":
+            missing = missing_entries(self.y)
+            of = f"{int(missing.sum())} of the {len(self.y)} rows of {self.name}, the first in"
+            text = f"labels are missing (None, NaN or NA) in {of}"
+            self._refuse(missing, text, "leave such rows out, or give them labels.")
+        if self.group is not None:
+            missing, text = missing_entries(self.group), "groups has no value (NaN or None) in"
+            self._refuse(missing, text, "give every row a group, or leave such rows out.")
 
-    def _require_labels(self) -> None:
-        """Refuse rows without a label, with their number and the place of the first."""
-        if self.y is None or self.y.dtype.kind != "O":
-            return
-        missing = missing_entries(self.y)
-        if missing.any():
-            raise ValueError(
-                f"labels are missing (None, NaN or NA) in {int(missing.sum())} of the "
-                f"{len(self.y)} rows of {self.name}, the first in row "
-                f"{self.start + int(missing.argmax())}: leave such rows out, or give them labels."
-            )
-
-    def _require_groups(self) -> None:
-        """Refuse rows without a group, with the place of the first."""
-        if self.group is None or self.group.dtype.kind not in "fO":
-            return
-        missing = missing_entries(self.group)
-        if missing.any():
-            raise ValueError(
-                f"groups has no value (NaN or None) in row {self.start + int(missing.argmax())}: "
-                "give every row a group, or leave such rows out."
-            )
+    def _refuse(self, bad: Array, text: str, remedy: str) -> None:
+        """Refuse entries beside the rows, with the place of the first."""
+        if bad.any():
+            raise ValueError(f"{text} row {self.start + int(bad.argmax())}: {remedy}")
 
 
 Job = Callable[[Chunk], Sums]

@@ -37,17 +37,14 @@ class DaskRows(Chunks):
     def __init__(self, X: Any, y: Any, w: Any = None, group: Any = None) -> None:
         names = _get_feature_names(column_names(X))
         self.columns = None if names is None else names.tolist()
-        X = _array(X, "X")
-        require_numbers(X.dtype, "X")
+        X = _rows(X)
         _require_sizes(X, "X")
-        X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
         self.n, self.d = (int(size) for size in X.shape)
         self.dtype = X.dtype
         self.sizes = [int(size) for size in X.chunks[0]]
-        self.blocks = list(X.to_delayed().ravel())
         # of every chunk X and what comes beside it
         parts = [self._blocks(v, part) for part, v in (("y", y), ("w", w), ("group", group))]
-        self.parts = list(zip(self.blocks, *parts, strict=True))
+        self.parts = list(zip(X.to_delayed().ravel(), *parts, strict=True))
 
     def _blocks(self, v: Any, part: str) -> list[Any]:
         """Return, of one entry per row, those of each chunk."""
@@ -133,9 +130,7 @@ def map_rows(function: Callable[[Array], Array], X: Any) -> Any:
 
     It has the chunks of X; those of a data frame are its partitions, whose rows are counted here.
     """
-    X = _array(X, "X")
-    require_numbers(X.dtype, "X")
-    X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+    X = _rows(X)
     meta = function(np.zeros((1, X.shape[1]), dtype=X.dtype))[:0]
 
     def of_block(rows: Array) -> Array:
@@ -146,6 +141,13 @@ def map_rows(function: Callable[[Array], Array], X: Any) -> Any:
         return X.map_blocks(of_block, dtype=meta.dtype, drop_axis=1, meta=meta)
     chunks = (X.chunks[0], meta.shape[1:])
     return X.map_blocks(of_block, dtype=meta.dtype, chunks=chunks, meta=meta)
+
+
+def _rows(X: Any) -> Any:
+    """Return rows as a Dask array of numbers, all columns of a row in one block."""
+    X = _array(X, "X")
+    require_numbers(X.dtype, "X")
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
 def _array(X: Any, name: str) -> Any:

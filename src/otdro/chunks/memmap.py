@@ -17,46 +17,27 @@ from .base import BESIDE, CHUNK_BYTES, Array, Chunk, Chunks, is_mapped, require_
 
 
 def read(X: Any, start: int, stop: int) -> Array:
-    """Return rows of an array, those of a mapped file by reading it."""
+    """Return rows of an array, those of a mapped file by reading it; refuse one that shrank."""
+    rows = X[start:stop]
     if not is_mapped(X):
-        return X[start:stop]
-    file = X.filename
+        return rows
     # what was changed in a private copy is not in the file
-    if file is None or X.mode == "c":
-        return np.array(X[start:stop])
-    if not X.flags.c_contiguous:
-        _require_length(file, _place(X) + _reach(X))
-        return np.array(X[start:stop])
-    width = int(np.prod(X.shape[1:], dtype=int))
-    count = (stop - start) * width
-    place = _place(X) + start * width * X.dtype.itemsize
-    found = np.fromfile(file, X.dtype, count, offset=place)
-    if len(found) != count:
-        _require_length(file, place + count * X.dtype.itemsize)
-        raise ValueError(f"{Path(file).name} changed while it was read. Fit again.")
-    return found.reshape(stop - start, *X.shape[1:])
-
-
-def _place(X: Any) -> int:
-    """Return where in its file an array begins; a view need not begin where the map does."""
+    if X.filename is None or X.mode == "c":
+        return np.array(rows)
+    # a view need not begin where the map does
     begin = X.offset - X.offset % ALLOCATIONGRANULARITY
     base = np.frombuffer(X._mmap, np.uint8).__array_interface__["data"][0]
-    return int(begin + X.__array_interface__["data"][0] - base)
-
-
-def _reach(X: Array) -> int:
-    """Return how many bytes after its beginning an array ends."""
-    steps = [(size - 1) * max(0, step) for size, step in zip(X.shape, X.strides, strict=True)]
-    return sum(steps) + X.dtype.itemsize
-
-
-def _require_length(file: Any, least: int) -> None:
-    size = Path(file).stat().st_size
-    if size < least:
+    place = int(begin + rows.__array_interface__["data"][0] - base)
+    steps = [(size - 1) * max(0, step) for size, step in zip(rows.shape, rows.strides, strict=True)]
+    end, size = place + sum(steps) + X.dtype.itemsize, Path(X.filename).stat().st_size
+    if size < end:
         raise ValueError(
-            f"{Path(file).name} shrank while it was read: it has {size} bytes, and rows up to byte "
-            f"{least} are needed. Write it again and fit again."
+            f"{Path(X.filename).name} shrank while it was read: it has {size} bytes, and rows up "
+            f"to byte {end} are needed. Write it again and fit again."
         )
+    if not rows.flags.c_contiguous:
+        return np.array(rows)
+    return np.fromfile(X.filename, X.dtype, rows.size, offset=place).reshape(rows.shape)
 
 
 def column(v: Any, n: int, name: str) -> Any:
@@ -69,9 +50,8 @@ def column(v: Any, n: int, name: str) -> Any:
 
 def beside_of(n: int, **parts: Any) -> dict[str, Array]:
     """Return what is given of y, w and group, in memory or in mapped files, of n rows."""
-    given = {part: v for part, v in parts.items() if v is not None}
     # an array may be mapped, and stays so
-    arrays = {p: v if isinstance(v, np.ndarray) else np.asarray(v) for p, v in given.items()}
+    arrays = {part: np.asanyarray(v) for part, v in parts.items() if v is not None}
     return {part: column(v, n, BESIDE[part]) for part, v in arrays.items()}
 
 

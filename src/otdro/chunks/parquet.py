@@ -63,8 +63,8 @@ class ParquetRows(Chunks):
                     f"{', '.join(map(repr, first.names))}. Check the name."
                 )
         self.columns = _chosen(self.folder, first, list(self.beside.values()), columns)
-        self.counts = [_opened(file).metadata.num_rows for file in self.files]
-        self.n, self.d = sum(self.counts), len(self.columns)
+        self.n = sum(_opened(file).metadata.num_rows for file in self.files)
+        self.d = len(self.columns)
         kinds = {first.field(name).type.to_pandas_dtype() for name in self.columns}
         self.dtype = np.dtype(np.float32 if kinds == {np.float32} else np.float64)
         self.chunk_bytes = chunk_bytes
@@ -72,53 +72,37 @@ class ParquetRows(Chunks):
 
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the chunks in the order of the rows."""
+        import pyarrow as pa
+
         number = start = 0
-        for file, count in zip(self.files, self.counts, strict=True):
-            before = start
-            for X, beside in self._pieces(file):
-                yield Chunk(number, start, X, **beside)
-                number, start = number + 1, start + len(X)
-            if start - before != count:
+        names = list(dict.fromkeys([*(self.columns or []), *self.beside.values()]))
+        for file in self.files:
+            try:
+                # a file that lost its end must be seen before its pages are
+                for batch in _opened(file).iter_batches(self.rows, columns=names):
+                    X = np.empty((batch.num_rows, self.d), self.dtype)
+                    for j, name in enumerate(self.columns or []):
+                        X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
+                    beside = {
+                        part: _vector(batch.column(name), file, BESIDE[part])
+                        for part, name in self.beside.items()
+                    }
+                    yield Chunk(number, start, X, **beside)
+                    number, start = number + 1, start + len(X)
+            except (pa.ArrowException, OSError) as error:
                 raise ValueError(
-                    f"{file.name} changed while it was read: it had {count} rows, and now "
-                    f"{start - before} came. Fit again."
-                )
+                    f"{file.name} cannot be read to its end: {error}. Write it again."
+                ) from None
 
     def selected(self, names: Sequence[str]) -> ParquetRows:
         """Return the same rows with these columns."""
-        if list(names) == self.columns:
-            return self
         return ParquetRows(self.folder, self.beside, list(names), self.chunk_bytes)
 
     def named(self, **beside: str | None) -> ParquetRows:
         """Return the same rows with these columns as targets, weights or groups, where given."""
         given = {part: name for part, name in beside.items() if name is not None}
-        if not given:
-            return self
         kept = [name for name in self.columns or [] if name not in given.values()]
         return ParquetRows(self.folder, self.beside | given, kept, self.chunk_bytes)
-
-    def _pieces(self, file: Path) -> Iterator[tuple[Array, dict[str, Array]]]:
-        import pyarrow as pa
-
-        names = list(dict.fromkeys([*(self.columns or []), *self.beside.values()]))
-        try:
-            # a file that lost its end must be seen before its pages are
-            for batch in _opened(file).iter_batches(self.rows, columns=names):
-                X = np.empty((batch.num_rows, self.d), self.dtype)
-                for j, name in enumerate(self.columns or []):
-                    X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
-                yield (
-                    X,
-                    {
-                        part: _vector(batch.column(name), file, BESIDE[part])
-                        for part, name in self.beside.items()
-                    },
-                )
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(
-                f"{file.name} cannot be read to its end: {error}. Write it again."
-            ) from None
 
 
 def _vector(column: Any, file: Path, name: str) -> Array:

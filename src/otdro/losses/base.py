@@ -22,7 +22,7 @@ Array = NDArray[Any]
 #: Scores beyond this are not sought.
 FAR = 2.0**50
 #: Halvings of an interval of scores, from ``FAR`` to below rounding.
-HALVINGS = 110
+HALVINGS = int(np.log2(FAR)) + np.finfo(float).bits
 #: Cells of the scan of a row that may have several maxima.
 CELLS = 128
 #: Scores at which every loss is finite.
@@ -193,19 +193,18 @@ def local_maxima(loss: Loss, z: Array, y: Array, kappa: Any) -> Inner:
     several = 2 * kappa < loss.smoothness
     endless = ~np.isfinite(low) | ~np.isfinite(high)
     low, high = np.where(endless, 0.0, low), np.where(endless, 0.0, high)
-    if not several.any():
-        shift = _fall(loss, z, y, kappa, low, high)
-        return Inner(_gain(loss, z, y, kappa, shift)[None], shift[None])
-    shift = np.tile(_fall(loss, z, y, kappa, low, high), (2, 1))
-    exists = np.zeros(shift.shape, dtype=bool)
-    exists[0] = True
+    left, right = np.tile(low, (2, 1)), np.tile(high, (2, 1))
+    second = np.zeros(len(z), dtype=bool)
     rows = np.flatnonzero(several & ~endless)
-    at = (loss, z[rows], y[rows], kappa[rows])
-    shift[:, rows], exists[:, rows] = _two_best(*at, low[rows], high[rows])
-    value = np.where(exists, _gain(loss, z, y, kappa, shift), -np.inf)
+    if len(rows):
+        at = (loss, z[rows], y[rows], kappa[rows], low[rows], high[rows])
+        left[:, rows], right[:, rows], second[rows] = _two_best(*at)
+    branches = 2 if second.any() else 1
+    y = np.broadcast_to(y, (branches, len(z)))
+    shift = _fall(loss, z, y, kappa, left[:branches], right[:branches])
+    value = _gain(loss, z, y, kappa, shift)
     value[0, endless] = np.inf
-    if not exists[1].any():
-        return Inner(value[:1], shift[:1])
+    value[1:, ~second] = -np.inf
     return Inner(value, shift)
 
 
@@ -236,7 +235,7 @@ def slope_limit(loss: Loss, y: Array, sign: float) -> Array:
 
 
 def _gain(loss: Loss, z: Array, y: Array, kappa: Array, s: Array) -> Array:
-    """Return l(z + s) - kappa s^2, for one shift per row or for branches of them."""
+    """Return l(z + s) - kappa s^2."""
     return loss.value(z + s, np.broadcast_to(y, s.shape)) - kappa * s**2
 
 
@@ -284,27 +283,22 @@ def _fall(loss: Loss, z: Array, y: Array, kappa: Array, low: Array, high: Array)
 
 def _two_best(
     loss: Loss, z: Array, y: Array, kappa: Array, low: Array, high: Array
-) -> tuple[Array, Array]:
-    """Return the shifts (2, n) of the two best falls of f on a scan, and which of them exist."""
+) -> tuple[Array, Array, Array]:
+    """Return the cells (2, n) of a scan with the two best falls of f, and where there are two.
+
+    The larger shift comes first, so that a branch keeps its place from one point to the next.
+    """
     grid = low + (high - low) * np.linspace(0.0, 1.0, CELLS + 1)[:, None]
     f = loss.derivative(z + grid, np.broadcast_to(y, grid.shape)) - 2 * kappa * grid
     f[0], f[-1] = np.maximum(f[0], 0.0), np.minimum(f[-1], 0.0)
     falls = (f[:-1] >= 0) & (f[1:] <= 0) & ((f[:-1] > 0) | (f[1:] < 0))
     falls[0] |= ~falls.any(axis=0)
     height = np.where(falls, _gain(loss, z, y, kappa, grid[:-1]), -np.inf)
-    first = height.argmax(axis=0)
-    np.put_along_axis(height, first[None], -np.inf, axis=0)
-    second = height.argmax(axis=0)
-    exists = np.take_along_axis(height, second[None], axis=0)[0] > -np.inf
-    # the larger shift first, so that a branch keeps its place from one point to the next
-    upper, lower = np.maximum(first, second), np.minimum(first, second)
-    cells = (np.where(exists, upper, first), lower)
-    falls_at = []
-    for cell in cells:
-        left, right = (np.take_along_axis(grid, (cell + k)[None], axis=0)[0] for k in (0, 1))
-        falls_at.append(_fall(loss, z, y, kappa, left, right))
-    shift = np.stack([falls_at[0], np.where(exists, falls_at[1], falls_at[0])])
-    return shift, np.stack([np.ones_like(exists), exists])
+    best = np.argsort(height, axis=0)[-2:]
+    two = np.take_along_axis(height, best, axis=0)[0] > -np.inf
+    cells = np.sort(np.where(two, best, best[1]), axis=0)[::-1]
+    left, right = (np.take_along_axis(grid, cells + k, axis=0) for k in (0, 1))
+    return left, right, two
 
 
 def entropy(p: Array) -> Array:

@@ -70,8 +70,6 @@ class Association(Metric):
         check_shrinkage(self.shrinkage)
         if not self.power >= 0:
             raise ValueError(f"power must be at least 0, got {self.power!r}.")
-        if not (np.isfinite(self.noise) and self.noise > 0):
-            raise ValueError(f"noise must be a finite number > 0, got {self.noise!r}.")
         self.statistic_ = statistic(X, *self._explaining(X, y))
         price = 1 + self.statistic_ / self.noise
         price = (price / price.max()) ** self.power

@@ -37,7 +37,7 @@ RIDGE = 1e-3
 #: Leading directions of the covariance that are kept where it has no written form.
 RANK = 50
 
-#: What the parameters of learners take; their ranges are each learner's own.
+#: What the parameters of learners take.
 WANTED = {
     "kind": Wanted(lambda value: isinstance(value, str), "'each', 'nearest' or 'opposite'"),
     "task": Wanted(
@@ -50,10 +50,10 @@ WANTED = {
     "max_pairs": COUNT,
     "tol": TOLERANCE,
     "power": Wanted(is_finite, "a finite number"),
-    "mu": Wanted(is_number, "a number > 0"),
-    "noise": Wanted(is_number, "a number > 0"),
-    "alpha": Wanted(is_number, "a number in (0, 1]"),
-    "t": Wanted(is_number, "a number in [0, 1]"),
+    "mu": Wanted(lambda value: is_number(value) and value > 0, "a number > 0"),
+    "noise": Wanted(lambda value: is_finite(value) and value > 0, "a finite number > 0"),
+    "alpha": Wanted(lambda value: is_number(value) and 0 < value <= 1, "a number in (0, 1]"),
+    "t": Wanted(lambda value: is_number(value) and 0 <= value <= 1, "a number in [0, 1]"),
     "weights": Wanted(is_list_or_none, "a list of numbers >= 0 or None"),
 }
 
@@ -157,15 +157,11 @@ class MetricLearner(Metric):
         """
         X = self._rows(X)
         check_shrinkage(self.shrinkage)
-        self.check_parameters()
         pairs = self._pairs(X, y, pairs)
         in_span = is_wide(X) and not self.takes_wide
         self.solution_ = self._solve_in_span(X, pairs) if in_span else self.solve(X, pairs)
         self.metric_ = self.shrunk(self.shrinkage)
         return self
-
-    def check_parameters(self) -> None:
-        """Refuse parameters of this learner that are out of range."""
 
     def solve(self, X: Array, pairs: Pairs) -> Array:
         """Return the solution of the program for these pairs."""
@@ -192,19 +188,15 @@ class MetricLearner(Metric):
 
     def _pairs(self, X: Array, y: Any, pairs: Any) -> Pairs:
         if pairs is not None:
-            if y is not None:
-                y = column_or_1d(on_host(y))
-                check_consistent_length(X, y)
-            return resolve(pairs, X.shape[0], y)
+            labels = None if y is None else self._labels(X, y, "classification")[0]
+            return resolve(pairs, X.shape[0], labels)
         if y is None:
             raise ValueError(f"{type(self).__name__}.fit needs y or pairs.")
         y, kind = self._labels(X, y, self.task)
+        seed = {"random_state": self.random_state}
         if kind == "regression":
-            made = from_target(X, y, random_state=self.random_state)
-        else:
-            made = from_labels(X, y, kind=self.kind, k=self.k, random_state=self.random_state)
-        made.check(X.shape[0])
-        return made
+            return resolve(from_target(X, y, **seed), X.shape[0])
+        return resolve(from_labels(X, y, kind=self.kind, k=self.k, **seed), X.shape[0])
 
     def _differences(self, X: Array, pairs: Pairs, limit: int) -> tuple[Array, Array]:
         """Return x_i - x_j over at most ``limit`` must-link and cannot-link pairs."""
@@ -220,14 +212,14 @@ def scatters(X: Array, pairs: Pairs) -> tuple[Array, Array]:
     """
     S_M, S_N = pairs.must.scatter(X), pairs.cannot.scatter(X)
     n, d = X.shape
-    lifted = []
-    for S, least in zip(
-        (S_M, S_N), least_spreads(np.trace(S_M) / d, np.trace(S_N) / d), strict=True
-    ):
+
+    def lifted(S: Array, least: float) -> Array:
         # differences of n rows span n - 1 directions at most
         smallest = 0.0 if n <= d else float(np.linalg.eigvalsh(S)[0])
-        lifted.append(S + max(0.0, least - smallest) * np.eye(d))
-    return lifted[0], lifted[1]
+        return S + max(0.0, least - smallest) * np.eye(d)
+
+    least_M, least_N = least_spreads(np.trace(S_M) / d, np.trace(S_N) / d)
+    return lifted(S_M, least_M), lifted(S_N, least_N)
 
 
 def least_spreads(mean_M: float, mean_N: float) -> tuple[float, float]:
@@ -272,14 +264,7 @@ def shrunk(learner: Any, shrinkage: float | None = None) -> Array:
     return matrix if shrinkage in (None, own) else learner.shrunk(float(shrinkage or 0.0))
 
 
-def fitted(
-    learner: Any,
-    X: Any,
-    y: Any,
-    *,
-    task: str = "auto",
-    unlabelled: Any = None,
-) -> Any:
+def fitted(learner: Any, X: Any, y: Any, *, task: str = "auto", unlabelled: Any = None) -> Any:
     """Return a fitted clone of a learner; arguments as in ``learn``."""
     learner = seeded(learner)
     if not isinstance(learner, Metric):

@@ -74,10 +74,9 @@ class Blend(Metric):
     def _weights(self) -> Array:
         """Return the weights with sum 1, or say what is wrong with them or the candidates."""
         check_settings(self, WANTED)
-        if not is_list(self.candidates) or len(self.candidates) == 0:
-            raise ValueError(
-                f"Blend needs at least one candidate in a list, got {self.candidates!r}."
-            )
+        some = self.candidates
+        if not is_list(some) or len(some) == 0:
+            raise ValueError(f"Blend needs at least one candidate in a list, got {some!r}.")
         for candidate in self.candidates:
             if not (hasattr(candidate, "fit") or candidate == "euclidean"):
                 raise TypeError(
@@ -90,10 +89,8 @@ class Blend(Metric):
                 f"Blend has {count} candidates but weights of shape {weights.shape}: give one each."
             )
         if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
-            raise ValueError(
-                f"the weights of a Blend must be finite, at least 0 and not all 0, got "
-                f"{self.weights!r}."
-            )
+            text = "the weights of a Blend must be finite, at least 0 and not all 0"
+            raise ValueError(f"{text}, got {self.weights!r}.")
         return weights / weights.sum()
 
     def shrunk(self, shrinkage: float) -> Array:

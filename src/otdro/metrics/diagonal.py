@@ -32,13 +32,10 @@ class Diagonal(MetricLearner):
 
     power: float = 1.0
 
-    def check_parameters(self) -> None:
-        """Refuse a negative power."""
-        if not self.power >= 0:
-            raise ValueError(f"power must be at least 0, got {self.power!r}.")
-
     def solve(self, X: Any, pairs: Pairs) -> Any:
         """Return the solution from the diagonals alone, lifted to RIDGE times their means."""
+        if not self.power >= 0:
+            raise ValueError(f"power must be at least 0, got {self.power!r}.")
         both = pairs.must.squares(X), pairs.cannot.squares(X)
         least = least_spreads(*(float(s.mean()) for s in both))
         s_M, s_N = (s + max(0.0, low - s.min()) for s, low in zip(both, least, strict=True))

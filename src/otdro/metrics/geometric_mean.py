@@ -31,11 +31,6 @@ class GeometricMean(MetricLearner):
     _: KW_ONLY
     shrinkage: float = 0.5
 
-    def check_parameters(self) -> None:
-        """Refuse t outside [0, 1]."""
-        if not 0 <= self.t <= 1:
-            raise ValueError(f"t must be in [0, 1], got {self.t!r}.")
-
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return C^-T (C'S_N C)^t C^-1, S_M = CC'."""
         C = np.linalg.cholesky(S_M)

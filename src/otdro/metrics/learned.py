@@ -27,16 +27,13 @@ WANTED = {
 
 def _named(learner: Any) -> str:
     """Return the class of a learner, with the numbers and words that are not its defaults."""
-    defaults = {key: known.default for key, known in signature(type(learner)).parameters.items()}
-    set_ = [
-        f"{key}={value!r}"
-        for key, default in defaults.items()
-        if key not in ("shrinkage", "random_state")
-        and isinstance(value := getattr(learner, key, default), (bool, int, float, str))
-        and value != default
-    ]
-    name = type(learner).__name__
-    return f"{name}({', '.join(set_)})" if set_ else name
+    changed = []
+    for key, known in signature(type(learner)).parameters.items():
+        value = getattr(learner, key, known.default)
+        shown = key not in ("shrinkage", "random_state") and value != known.default
+        if shown and isinstance(value, bool | int | float | str):
+            changed.append(f"{key}={value!r}")
+    return f"{type(learner).__name__}({', '.join(changed)})".removesuffix("()")
 
 
 @dataclass(eq=False, repr=False)
@@ -99,9 +96,8 @@ class Learned(BaseEstimator):  # type: ignore[misc]
         return matrices
 
     def _learners(self) -> Sequence[Any]:
-        if self.learners is None:
-            return [Spectral(), GeometricMean(), Association()]
-        return self.learners
+        default = [Spectral(), GeometricMean(), Association()]
+        return default if self.learners is None else self.learners
 
     def _grid(self) -> Iterator[tuple[Any, list[float]]]:
         check_settings(self, WANTED)

@@ -32,11 +32,6 @@ class LogDet(MetricLearner):
     _: KW_ONLY
     shrinkage: float = 0.5
 
-    def check_parameters(self) -> None:
-        """Refuse mu <= 0."""
-        if not self.mu > 0:
-            raise ValueError(f"mu must be positive, got {self.mu!r}.")
-
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return mu V diag(1/(1 - kappa nu)) V'."""
         nu, V = eigh(S_N, S_M)

@@ -61,18 +61,15 @@ class Robust(MetricLearner):
     max_pairs: int = MAX_PAIRS
     shrinkage: float = 0.5
 
-    def check_parameters(self) -> None:
-        """Refuse alpha outside (0, 1]."""
-        if not 0 < self.alpha <= 1:
-            raise ValueError(f"alpha must be in (0, 1], got {self.alpha!r}.")
-
     def solve(self, X: Array, pairs: Pairs) -> Array:
         """Alternate between the kept pairs and the matrix until the objective stays."""
         must, cannot = self._differences(X, pairs, self.max_pairs)
         Lam, objective = np.eye(X.shape[1]), [-np.inf]
         for _ in range(self.max_iter):
             near, far = shortest(must, Lam, self.alpha), shortest(cannot, -Lam, self.alpha)
-            Lam = positive_part(mean_square(cannot[far]) - mean_square(must[near]))
+            # the positive part of the difference of the scatters
+            size, V = eigh(far.T @ far / len(far) - near.T @ near / len(near))
+            Lam = (V * np.maximum(size, 0.0)) @ V.T
             # at the maximiser tr(Lam G) = |Lam|^2
             objective.append(float((Lam**2).sum() / 2))
             if self.alpha == 1 or objective[-1] - objective[-2] <= self.tol * objective[-1]:
@@ -89,17 +86,7 @@ class Robust(MetricLearner):
 
 
 def shortest(D: Array, Lam: Array, alpha: float) -> Array:
-    """Return the rows of the ceil(alpha m) smallest d'Lam d, sorted."""
+    """Return the rows d of the ceil(alpha m) smallest d'Lam d, in their order."""
     squared = ((D @ Lam) * D).sum(axis=1)
-    return np.sort(np.argsort(squared, kind="stable")[: ceil(alpha * len(D))])
-
-
-def mean_square(D: Array) -> Array:
-    """Return the mean of dd' over the rows d."""
-    return D.T @ D / len(D)
-
-
-def positive_part(G: Array) -> Array:
-    """Return the nearest positive semidefinite matrix."""
-    size, V = eigh(G)
-    return (V * np.maximum(size, 0.0)) @ V.T
+    kept: Array = D[np.sort(np.argsort(squared, kind="stable")[: ceil(alpha * len(D))])]
+    return kept

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..arrays import numpy
 from ..costs import Cost
-from ..design import Design, fenced_rows, mean, model_scores
+from ..design import Design, fenced_rows, model_scores
 from ..duality import ZeroModel, local_threshold, zero_model
 from ..problem import Ball, Problem, Sample, Solution
 from ..solvers import Exact, Solver
@@ -32,13 +32,9 @@ LOCAL_SIZE = 12
 RAISED = 0.1
 #: Deltas that a grid is extended by at most.
 FURTHER = 60
-#: Share of the distances from the mean that one row among many cannot have: it is far out.
-LONE = 0.01
 #: The gap of solutions from which a delta is computed: thresholds, pilots of the theory, starts of
 #: passes over chunks.
 PILOT_TOL = 1e-8
-#: The last Newton step to a threshold where a kink leaves no formula, relative to it.
-NEAR_ENOUGH = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,15 +152,8 @@ def tidy(sample: Sample, deltas: Array, solved: Solved, **scores: Any) -> Path:
             z = model_scores(sample.X, coefs, intercepts)
             mean_losses = numpy(sample.weights @ sample.loss.value(z, y[:, None]))
         plain.append(mean_losses)
-    return Path(
-        deltas=deltas,
-        coef=table("coef"),
-        intercept=table("intercept"),
-        empirical_risk=deltas_first(np.array(plain)),
-        robust_risk=table("objective"),
-        gap=table("gap"),
-        **scores,
-    )
+    models, risks = (table("coef"), table("intercept")), (table("objective"), table("gap"))
+    return Path(deltas, *models, deltas_first(np.array(plain)), *risks, **scores)
 
 
 def deltas_first(values: Array) -> Array:
@@ -201,16 +190,19 @@ def default_deltas(sample: Sample, cost: Cost, order: int) -> Array:
     top = max(threshold(sample, y, cost, order) for y in sample.ys)
     # at 0 no column says anything about y: every delta gives the constant model
     deltas = (top or 1.0) * span
-    centred = Design(sample.X, center=mean(sample.X, sample.weights))
-    distance = sample.weights * centred.squared_norms() ** 0.5
-    if top == 0 or distance.max() < LONE * distance.sum():
+    if top == 0 or sample.fence[1].min() == 1:
         return deltas
     near = replace(sample, X=fenced_rows(sample.X))
     fenced = max(threshold(near, y, cost, order) for y in near.ys)
     if not 0 < fenced < RAISED**order * top:
         return deltas
-    ratio = SPAN ** (order / (SIZE - 1))
-    further = min(int(np.ceil(np.log(fenced / top) / np.log(ratio))), FURTHER)
+    steps = np.log(fenced / top) / np.log(deltas[1] / deltas[0])
+    return extended(deltas, min(int(np.ceil(steps)), FURTHER))
+
+
+def extended(deltas: Array, further: int) -> Array:
+    """Return a geometric grid with so many deltas more below it."""
+    ratio = deltas[-1] / deltas[-2]
     return np.append(deltas, deltas[-1] * ratio ** np.arange(1, further + 1))
 
 
@@ -268,6 +260,7 @@ def _kinked_threshold(sample: Sample, y: Array, cost: Cost, order: int, bound: f
             break
         step = min(rise / found.multiplier, bound - delta)
         delta += step
-        if step <= NEAR_ENOUGH * delta:
+        # the error after a step of Newton's method is in proportion to its square
+        if step <= np.sqrt(PILOT_TOL) * delta:
             break
     return delta

@@ -60,7 +60,7 @@ from .folds import (
     model_scorer,
     splits,
 )
-from .grid import PILOT_TOL, Path, default_deltas, solve_path, tidy
+from .grid import PILOT_TOL, Path, default_deltas, extended, solve_path, tidy
 from .profile import theory_delta
 from .rules import Evidence, Verdict, binary_view, by_margins, environment_losses
 from .rules import resolve as resolve_rule
@@ -167,33 +167,19 @@ class Comparison:
         return sum(c.weight > 0 for c in self.candidates) > 1
 
     def __str__(self) -> str:
-        ordered = sorted(self.candidates, key=lambda c: (not c.chosen, c.criterion))
-        won, *others = ordered
-        head = f"{won.name}, the only candidate."
+        won, *others = sorted(self.candidates, key=lambda c: (not c.chosen, c.criterion))
+        head, by = f"{won.name}, the only candidate.", f"rule {self.rule!r} (less is better):"
         if self.blended:
-            head = (
-                f"A blend of {len(others)} costs, weighted by the criterion of\n"
-                f"rule {self.rule!r} (less is better):"
-            )
+            head = f"A blend of {len(others)} costs, weighted by the criterion of\n{by}"
         elif others:
             margin = others[0].criterion - won.criterion
-            head = (
-                f"{won.name} won over {others[0].name}\nby {margin:.3g} in the criterion of "
-                f"rule {self.rule!r} (less is better):"
-            )
-        body = [
-            [
-                f"{'*' if c.chosen else ' '} {c.name}",
-                f"{c.delta:.4g}",
-                f"{c.score:.4g}",
-                f"{c.criterion:.4g}",
-                f"{c.weight:.2f}",
-            ]
-            for c in ordered
-        ]
+            head = f"{won.name} won over {others[0].name}\nby {margin:.3g} in the criterion of {by}"
+        body = []
+        for c in (won, *others):
+            figures = [f"{v:.4g}" for v in (c.delta, c.score, c.criterion)]
+            body.append([f"{'*' if c.chosen else ' '} {c.name}", *figures, f"{c.weight:.2f}"])
         columns = ["  cost", "delta", "fold score", "criterion", "weight"]
-        shown = 5 if self.blended else 4
-        return "\n".join([head, *Grid(columns[:shown], [line[:shown] for line in body]).lines()])
+        return "\n".join([head, *Grid(columns, body).lines()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,18 +194,9 @@ class Trial:
 
     def scored(self, weight: float, chosen: bool) -> CandidateScore:
         """Return what the folds said, with the weight of this cost in that of the fit."""
-        place, folds = self.verdict.place, self.folds
-        return CandidateScore(
-            self.name,
-            self.deltas,
-            folds.mean,
-            folds.se,
-            float(self.deltas[place]),
-            float(folds.mean[place]),
-            self.verdict.value,
-            chosen,
-            weight,
-        )
+        mean, se, place = self.folds.mean, self.folds.se, self.verdict.place
+        best = (float(self.deltas[place]), float(mean[place]), self.verdict.value)
+        return CandidateScore(self.name, self.deltas, mean, se, *best, chosen, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,22 +400,18 @@ class RowsInFolds:
                 return sparse.csr_array(rows.multiply(1 / units))
             return rows * beside(1 / units, rows)
 
-        return replace(
-            self,
-            sample=replace(
-                sample,
-                X=divided(sample.X),
-                support=divided(sample.support),
-                label_cost=sample.label_cost / price,
-                target_cost=sample.target_cost / price,
-            ),
-            delta=self.delta / price if isinstance(self.delta, float) else self.delta,
-            settings=replace(
-                settings,
-                deltas=None if settings.deltas is None else check_deltas(settings.deltas) / price,
-                unlabelled=divided(settings.unlabelled),
-            ),
+        deltas = None if settings.deltas is None else check_deltas(settings.deltas) / price
+        delta = self.delta / price if isinstance(self.delta, float) else self.delta
+        sample = replace(
+            sample,
+            X=divided(sample.X),
+            support=divided(sample.support),
+            label_cost=sample.label_cost / price,
+            target_cost=sample.target_cost / price,
         )
+        unlabelled = divided(settings.unlabelled)
+        settings = replace(settings, deltas=deltas, unlabelled=unlabelled)
+        return replace(self, sample=sample, delta=delta, settings=settings)
 
     def costs_in_folds(self, tried: Candidates) -> list[list[Cost]]:
         """Return ``learned[f][c]``: cost c learned without fold f."""
@@ -460,10 +433,7 @@ class RowsInFolds:
         if self.settings.deltas is not None:
             return check_deltas(self.settings.deltas)[:: self.every]
         grid = default_deltas(self.sample, cost, self.order)
-        if self.further:
-            ratio = grid[-1] / grid[-2]
-            grid = np.append(grid, grid[-1] * ratio ** np.arange(1, self.further + 1))
-        return grid[:: self.every]
+        return extended(grid, self.further)[:: self.every]
 
     def run(self, names: list[str], costs: list[Cost], learned: list[list[Cost]]) -> list[Trial]:
         """Return one trial per cost; ``learned[f][c]`` is cost c learned without fold f."""
@@ -516,11 +486,14 @@ class RowsInFolds:
         learned = part.costs_in_folds(tried)
         return part.run(tried.names, costs, learned), learned
 
-    def solutions(self, ball: Ball, starts: list[Solution] | None = None) -> list[Solution]:
-        """Return the certified solutions of all target vectors, from solutions near them."""
-        problems = [self.sample.problem(y, ball) for y in self.sample.ys]
-        near = None if starts is None else [[start] for start in starts]
-        return [path[0] for path in self.solver.solve(problems, [ball.delta], near)]
+
+def solve_at(
+    ball: Ball, sample: Sample, solver: Solver, starts: list[Solution] | None = None
+) -> list[Solution]:
+    """Return the certified solutions of all target vectors, from solutions near them."""
+    problems = [sample.problem(y, ball) for y in sample.ys]
+    near = None if starts is None else [[start] for start in starts]
+    return [path[0] for path in solver.solve(problems, [ball.delta], near)]
 
 
 @np.errstate(all="ignore")
@@ -586,15 +559,11 @@ def in_given_units(choice: Choice, sample: Sample, unit: Any, price: float) -> C
     ]
     path = choice.path
     if path is not None:
-        table = [
-            replace(
-                one,
-                name=name.get(one.name, one.name),
-                deltas=one.deltas * price,
-                delta=one.delta * price,
-            )
-            for one in path.candidates
-        ]
+        table = []
+        for one in path.candidates:
+            deltas, delta = one.deltas * price, one.delta * price
+            own = name.get(one.name, one.name)
+            table.append(replace(one, name=own, deltas=deltas, delta=delta))
         path = replace(path, deltas=path.deltas * price, coef=path.coef / unit, candidates=table)
         compared = getattr(choice.ball.cost, "comparison_", None)
         if compared is not None:
@@ -616,7 +585,7 @@ def _choose(rows: RowsInFolds, tried: Candidates) -> Choice:
     tried, costs = tried.from_all(rows.sample, settings.unlabelled)
     if rows.delta != "cv" and tried.learned is None:
         ball = rows.sample.ball(costs[0], float(rows.deltas(costs[0])[0]), rows.order)
-        return Choice(ball, rows.solutions(ball), note=tried.note)
+        return Choice(ball, solve_at(ball, rows.sample, rows.solver), note=tried.note)
     rows = rows.with_folds(costs)
     # folds of rows choose the cost, and folds of environments may then move delta; folds that the
     # user gives, a scorer, and rules of one kind of folds are taken at their word
@@ -688,13 +657,12 @@ def _best_trial(
             by_rows=best.verdict.place,
         )
         best = tested(rows, rows.costs_in_folds(tried))
-    shares = zip(trials or [best], weights.tolist(), strict=True)
+    table = []
+    for trial, weight in zip(trials or [best], weights.tolist(), strict=True):
+        taken_alone = name != "Blend" and weight > 0
+        table.append((best if taken_alone else trial).scored(weight, taken_alone))
     if name == "Blend":
-        table = [trial.scored(weight, False) for trial, weight in shares] + [best.scored(1.0, True)]
-    else:
-        table = [
-            (best if weight else trial).scored(weight, bool(weight)) for trial, weight in shares
-        ]
+        table.append(best.scored(1.0, True))
     if tried.learned is not None:
         _describe(best.cost, rows.settings.rule, table)
     return rows, best, table
@@ -708,23 +676,15 @@ def _along_path(rows: RowsInFolds, best: Trial, table: list[CandidateScore], not
     chosen = [of_target[place] for of_target in solved]
     # passes that folds share leave no dual point
     if any(s.dual is None and s.mean_loss is not None for s in chosen):
-        chosen = rows.solutions(ball, chosen)
+        chosen = solve_at(ball, sample, rows.solver, chosen)
         for of_target, solution in zip(solved, chosen, strict=True):
             of_target[place] = solution
     environments = None
     if groups is not None:
         environments = environment_losses(*binary_view(sample, best.folds), groups)
-    path = tidy(
-        sample,
-        best.deltas,
-        solved,
-        score_mean=best.folds.mean,
-        score_se=best.folds.se,
-        candidates=table,
-        environments=environments,
-        out_of_fold=best.folds.out_of_fold(place),
-    )
-    return Choice(ball, chosen, path, note)
+    scores = {"score_mean": best.folds.mean, "score_se": best.folds.se, "candidates": table}
+    tested = {"environments": environments, "out_of_fold": best.folds.out_of_fold(place)}
+    return Choice(ball, chosen, tidy(sample, best.deltas, solved, **scores, **tested), note)
 
 
 def _preferred_units(rows: RowsInFolds) -> Array | None:
@@ -824,7 +784,5 @@ def choose_in_chunks(stream: Stream, sample: Sample, solver: Exact, settings: Se
         logger.info(note)
         choice = in_given_units(choice, sample, unit=1.0, price=ratio)
         choice = replace(choice, note=f"{choice.note} {note}".strip())
-        problems = [sample.problem(y, choice.ball) for y in sample.ys]
-        near = [[start] for start in starts]
-        starts = [path[0] for path in memory.solve(problems, [choice.ball.delta], near)]
+        starts = solve_at(choice.ball, sample, memory, starts)
     return replace(choice, solutions=solve(stream, choice.ball, starts, solver))
