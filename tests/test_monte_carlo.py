@@ -17,8 +17,7 @@ from otdro.costs import CallableCost
 from otdro.losses import Logistic
 from otdro.problem import Ball, Problem
 from otdro.solvers.local_cost import local_rows
-from otdro.solvers.smoothing.quadrature import integrate
-from otdro.solvers.smoothing.smoothed import Sampler
+from otdro.solvers.smoothing import Sampler, integrate
 
 N, D, DELTA, SIGMA = 20, 3, 0.1, 2.0
 THETA = np.array([0.6, -0.3, 0.4, 0.1])

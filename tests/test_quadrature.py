@@ -16,7 +16,7 @@ from otdro.losses import Hinge, Huber, Logistic, Squared, SquaredHinge
 from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
-from otdro.solvers.smoothing.quadrature import Smoothing, dual_rows, integrate, smoothed_risk
+from otdro.solvers.smoothing import Smoothing, dual_rows, integrate, smoothed_risk
 from problems import sample
 from solving import solution
 

@@ -15,7 +15,7 @@ from otdro.losses.base import Loss
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Smoothed, resolve
 from otdro.solvers.local_cost import local_rows
-from otdro.solvers.smoothing.smoothed import Sampler
+from otdro.solvers.smoothing import Sampler
 from problems import sample
 from solving import solution
 

@@ -8,17 +8,12 @@ from .exact import Solver as Solver
 from .exact import resolve as resolve
 
 if TYPE_CHECKING:
-    from .smoothing.quadrature import Quadrature, Sinkhorn
-    from .smoothing.smoothed import Smoothed
+    from .smoothing import Quadrature, Sinkhorn, Smoothed
 
 __all__ = ["Exact", "Quadrature", "Sinkhorn", "Smoothed"]
 
 __getattr__ = at_first_use(
     __name__,
-    {
-        "Quadrature": "smoothing.quadrature",
-        "Sinkhorn": "smoothing.quadrature",
-        "Smoothed": "smoothing.smoothed",
-    },
+    dict.fromkeys(("Quadrature", "Sinkhorn", "Smoothed"), "smoothing"),
     gone={"solve_many": "solve the problems one after another with Exact().solve."},
 )

@@ -390,19 +390,14 @@ def resolve(
         raise ValueError(f"tol must be a number >= 0, got tol={tol!r}.")
     if not (isinstance(max_iter, Integral) and max_iter >= 1):
         raise ValueError(f"max_iter must be an integer >= 1, got max_iter={max_iter!r}.")
-    if solver == "quadrature":
-        from .smoothing.quadrature import Quadrature
-
-        return Quadrature(tol=tol, max_iter=max_iter)
-    if solver == "sinkhorn":
-        from .smoothing.quadrature import Sinkhorn
-
-        return Sinkhorn(tol=tol, max_iter=max_iter)
     named = cost is None or isinstance(cost, str)
     if solver == "exact" or (solver == "auto" and (named or not is_function(cost))):
         return Exact(tol, max_iter)
-    from .smoothing.smoothed import Smoothed
+    from .smoothing import Quadrature, Sinkhorn, Smoothed
 
+    if solver in ("quadrature", "sinkhorn"):
+        kind = Quadrature if solver == "quadrature" else Sinkhorn
+        return kind(tol=tol, max_iter=max_iter)
     smoothed = Smoothed(random_state=random_state, verbose=verbose)
     if tol != Exact.tol:
         smoothed.tol = tol

@@ -26,7 +26,7 @@ from .euclidean.newton import as_solution
 from .euclidean.order_two import JointObjective
 from .euclidean.order_two import descend as joint_descend
 from .exact import Method, Starts, constant_solution, verdict
-from .smoothing.quadrature import Origin, dual_rows, origin_on_ray
+from .smoothing import Origin, dual_rows, origin_on_ray
 
 Array = NDArray[Any]
 

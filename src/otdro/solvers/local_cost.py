@@ -39,8 +39,8 @@ Array = NDArray[Any]
 
 #: The first step of a difference, in standard deviations of its column.
 STEP = 0.1
-#: The least and the largest power of the length of a move that a cost is taken to grow by.
-DEGREES = (0.5, 8.0)
+#: The least power of the length of a move that a cost is taken to grow by.
+LEAST_DEGREE = 0.5
 #: The least eigenvalue of a local matrix, relative to its largest.
 LEAST_EIGENVALUE = 1e-3
 #: A gain that counts as infinite: the loss outgrows the cost.
@@ -87,12 +87,8 @@ class LocalRows:
 
     def rows(self, index: Array) -> LocalRows:
         """Return some of the rows."""
-        own = self.A.ndim == 3
-        part = replace(self, X=self.X[index], y=self.y[index], A=self.A[index] if own else self.A)
-        for name in ("root", "inverse_root", "inverse"):
-            # known already, and expensive: the cached properties
-            part.__dict__[name] = getattr(self, name)[index] if own else getattr(self, name)
-        return part
+        A = self.A[index] if self.A.ndim == 3 else self.A
+        return replace(self, X=self.X[index], y=self.y[index], A=A)
 
     def push(self, beta: Array) -> Array:
         """Return the rows A^-1 beta."""
@@ -235,7 +231,7 @@ def local_matrices(cost: Cost, X: Array, ball: Ball) -> Array:
         if near <= 0:
             raise ValueError(f"the cost does not charge for a move along column {j}.")
         # c grows like t^degree
-        degree = np.clip(np.log2(far / near), *DEGREES)
+        degree = max(np.log2(far / near), LEAST_DEGREE)
         steps[j] = STEP * unit[j] * (ball.delta / near) ** (1 / degree)
     # second differences of c, which is 0 and flat at the row
     A = np.empty((len(X), d, d))

@@ -1,1 +1,0 @@
-"""The smoothed dual: stochastic, by quadrature, and Sinkhorn balls."""
