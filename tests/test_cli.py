@@ -141,7 +141,7 @@ BAD_TABLES = {
     "has no values": "a,y\n1,\n2,\n",
     "no usable column": "a,y\n" + ",u\n,v\n" * 5,
     "has one value only and is left out": "a,y\n" + "3,u\n3,v\n" * 5,
-    "'a' has no finite values and is left out": "a,y\n" + "1e999,u\n1e999,v\n" * 5,
+    "'a' has no finite values and is left out": "a,y\n" + "inf,u\ninf,v\n" * 5,
     "has 4 rows with a target; the folds need 10": "a,y\n1,u\n2,v\n3,u\n4,v\n",
     "distinct values in 6 rows": "a,y\n1,p\n2,q\n3,r\n4,s\n5,t\n6,u\n",
 }

@@ -63,6 +63,7 @@ class Graph(Cost):
         if len(nodes) <= self.k:
             raise ValueError(f"Graph(k={self.k}) needs more than k nodes, got {len(nodes)}.")
         nodes, place = np.unique(nodes, axis=0, return_inverse=True)
+        place = place.ravel()  # NumPy 2.0.0 returns a column
         if len(nodes) == 1:
             return np.zeros((len(X), len(place)))
         graph = self.edges(nodes)
