@@ -15,7 +15,7 @@ from otdro.costs import FeatureMap, Graph, Mahalanobis, Norm
 from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, SquaredHinge
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact, Quadrature, Sinkhorn
-from problems import support_places
+from problems import over_all_pairs, support_places
 from solving import solution
 
 
@@ -30,29 +30,6 @@ def sample(loss, delta=0.1, cost=None, n=25, m=40, d=3, seed=0, order=2):
     return Problem(X, y, np.full(n, 1 / n), loss, ball, True, S)
 
 
-def conic(problem):
-    """cvxpy with Clarabel on every pair."""
-    cp = pytest.importorskip("cvxpy")
-    columns, cost, moves = support_places(problem)
-    theta, lam = cp.Variable(columns.shape[1]), cp.Variable(nonneg=True)
-    eta, z = cp.Variable(len(moves)), columns @ theta
-    forms = {
-        Logistic: lambda y: cp.logistic(-y * z),
-        Hinge: lambda y: cp.pos(1 - y * z),
-        SquaredHinge: lambda y: cp.square(cp.pos(1 - y * z)),
-        Squared: lambda y: cp.square(y - z),
-        Absolute: lambda y: cp.abs(y - z),
-        Huber: lambda y: cp.huber(y - z, 1.35) / 2,
-        Quantile: lambda y: cp.maximum(0.3 * (y - z), -0.7 * (y - z)),
-    }
-    form = forms[type(problem.loss)]
-    pairs = enumerate(zip(problem.y[moves], cost, strict=True))
-    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in pairs]
-    risk = lam * problem.ball.delta + problem.weights[moves] @ eta
-    program = cp.Problem(cp.Minimize(risk), limits)
-    return program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
-
-
 LOSSES = [Logistic(), Hinge(), SquaredHinge(), Squared(), Absolute(), Huber(), Quantile(tau=0.3)]
 
 
@@ -62,7 +39,7 @@ def test_value_equals_the_program_over_all_pairs(loss, delta):
     problem = sample(loss, delta)
     found = solution(Exact(tol=1e-9), problem)
     assert found.converged
-    assert_allclose(found.objective, conic(problem), rtol=1e-7)
+    assert_allclose(found.objective, over_all_pairs(problem)[0], rtol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +48,9 @@ def test_value_equals_the_program_over_all_pairs(loss, delta):
 @pytest.mark.parametrize("order", [1, 2])
 def test_any_cost_on_a_finite_support(cost, order):
     problem = sample(Logistic(), 0.1, cost, order=order)
-    assert_allclose(solution(Exact(tol=1e-9), problem).objective, conic(problem), rtol=1e-7)
+    assert_allclose(
+        solution(Exact(tol=1e-9), problem).objective, over_all_pairs(problem)[0], rtol=1e-7
+    )
 
 
 def test_the_risk_is_the_linear_program_of_the_adversary():

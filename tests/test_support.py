@@ -1,6 +1,5 @@
 """Finite support: convergence, steps and gaps where the exchange has a hard time; sublevel sets."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from otdro.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared, Sq
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 from otdro.worst_case import robust_risk_of
-from problems import support_places
+from problems import over_all_pairs
 from solving import solution
 from strangers import LogCosh
 
@@ -28,37 +27,8 @@ def sample(loss, delta, order=2, n=20, m=30, d=4, seed=0, separable=False):
     return Problem(X, y, np.full(n, 1 / n), loss, Ball(Norm(2), delta, order), True, S)
 
 
-def conic(problem):
-    """Return the value of cvxpy with Clarabel on every pair, and its accuracy.
-
-    1e-7 where Clarabel reaches its tolerances; it does not for some of the largest and smallest
-    deltas, and is then off by up to 2e-6.
-    """
-    cp = pytest.importorskip("cvxpy")
-    columns, cost, moves = support_places(problem)
-    targets = problem.y[moves]
-    theta, lam = cp.Variable(columns.shape[1]), cp.Variable(nonneg=True)
-    eta, z = cp.Variable(len(moves)), columns @ theta
-    forms = {
-        Logistic: lambda y: cp.logistic(-y * z),
-        Hinge: lambda y: cp.pos(1 - y * z),
-        SquaredHinge: lambda y: cp.square(cp.pos(1 - y * z)),
-        Squared: lambda y: cp.square(y - z),
-        LogCosh: lambda y: cp.logistic(2 * (y - z)) - (y - z) - np.log(2),
-    }
-    form = forms[type(problem.loss)]
-    pairs = enumerate(zip(targets, cost, strict=True))
-    limits = [form(y) - lam * c <= eta[i] for i, (y, c) in pairs]
-    risk = lam * problem.ball.delta + problem.weights[moves] @ eta
-    program = cp.Problem(cp.Minimize(risk), limits)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Solution may be inaccurate")
-        program.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-8)
-    return program.value, 1e-7 if program.status == "optimal" else 2e-6
-
-
 def assert_equals_conic(found, problem, unit=0.0):
-    value, accuracy = conic(problem)
+    value, accuracy = over_all_pairs(problem)
     assert_allclose(found.objective, value, rtol=accuracy, atol=accuracy * unit)
 
 
