@@ -25,7 +25,13 @@ from sklearn.linear_model import (
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    PowerTransformer,
+    StandardScaler,
+)
 from sklearn.svm import SVC, LinearSVC
 
 from otdro import (
@@ -437,6 +443,7 @@ def test_learned_costs(cost):
 
 @pytest.mark.parametrize("steps", [
     [StandardScaler()], [MinMaxScaler(), PCA(2)], [StandardScaler(), SelectKBest(k=2)],
+    [FunctionTransformer(lambda X: 2 * X - 1)],
 ], ids=str)  # fmt: skip
 def test_raw_space_sees_through_affine_steps(steps):
     pd = pytest.importorskip("pandas")
@@ -449,10 +456,11 @@ def test_raw_space_sees_through_affine_steps(steps):
     assert_allclose(scores[:, 1] - scores[:, 0], model.decision_function(X), atol=1e-9)
 
 
-def test_raw_space_falls_back_with_a_note():
+@pytest.mark.parametrize("step", [PowerTransformer(), MinMaxScaler(clip=True)], ids=str)
+def test_raw_space_falls_back_with_a_note(step):
     X, y, _, _ = binary(n=60)
-    model = make_pipeline(PowerTransformer(), LogisticRegression()).fit(X, y)
-    with pytest.warns(UserWarning, match="PowerTransformer is not affine"):
+    model = make_pipeline(step, LogisticRegression()).fit(X, y)
+    with pytest.warns(UserWarning, match=f"{type(step).__name__}, are not affine"):
         found = audit(model, X, y, space="raw")
     assert found.space == "last"
     assert "in front of the last step" in found.notes[-1]
@@ -483,7 +491,7 @@ BAD = {
     "no model": (bad(model="model.skops"), "not a scikit-learn model"),
     "other columns": (bad(X=X0[:, :2]), "the model has 3 columns"),
     "NaN": (bad(X=np.where(X0 > 1, np.nan, X0)), "NaN or infinite values, first in column"),
-    "texts": (bad(X=np.full((30, 3), "a")), "entries that are not numbers"),
+    "texts": (bad(X=np.full((30, 3), "a")), "holds text, .* where numbers are needed"),
     "one class": (bad(y=np.full(30, "yes")), "one class only"),
     "unknown labels": (bad(y=np.full(30, "maybe")), "does not know, \\['maybe'\\]"),
     "lengths": (bad(y=Y0[:5]), "5 entries but there are 30 rows"),
@@ -539,7 +547,7 @@ def test_other_columns_and_categories():
     X, y, _, _ = binary(n=30)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = LogisticRegression().fit(frame, y)
-    with pytest.raises(ValueError, match=r"lacks \['a'\]"):
+    with pytest.raises(ValueError, match=r"lacks the columns \['a'\]"):
         audit(model, frame.rename(columns={"a": "z"}), y)
     with pytest.raises(ValueError, match="another order"):
         audit(model, frame[["c", "b", "a"]], y)

@@ -535,6 +535,7 @@ def test_other_class_shares_are_outside_the_ball_and_told():
 
 def test_the_p_value_of_categories_is_that_of_a_chi_square_test():
     pd = pytest.importorskip("pandas")
+    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     old = pd.DataFrame({"city": rng.choice([*"abcdefgh"], 300)})
     new = pd.DataFrame({"city": rng.choice([*"abcdefgh"], 200)})
@@ -551,3 +552,25 @@ def test_the_p_value_of_categories_is_that_of_a_chi_square_test():
     p = np.array([mass[old.city == c].sum() for c in "abcdefgh"])
     table = np.array([size * p, counts[1]])
     assert_allclose(found, chi2_contingency(table, correction=False).pvalue)
+
+
+@pytest.mark.parametrize("drop", ["first", "if_binary", ["Leeds"]])
+@pytest.mark.parametrize("cities", [["Leeds", "York"], ["Bath", "Leeds", "York"]])
+def test_a_dropped_category_is_a_value_of_its_column(drop, cities):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    old = pd.DataFrame({"city": rng.choice(cities, 200), "age": rng.normal(size=200)})
+    new = old.assign(city=np.where(old["city"] == "Leeds", "York", old["city"]))
+    tables = []
+    for kept in (None, drop):
+        encoder = OneHotEncoder(sparse_output=False, drop=kept)
+        front = make_column_transformer(
+            (encoder, ["city"]), remainder="passthrough", verbose_feature_names_out=False
+        ).fit(old)
+        tables.append(drift(old, new, model=front).columns)
+    plain, dropped = tables
+    assert dropped.names == plain.names == ["city", "age"]
+    assert dropped.switch == plain.switch == ["Leeds -> York", ""]
+    assert_allclose(dropped.shift, plain.shift, atol=1e-12)
+    assert_allclose(dropped.p_value, plain.p_value)
+    assert_allclose(dropped.shift[0], (old["city"] == "Leeds").mean())

@@ -69,32 +69,16 @@ def test_the_estimate_is_below_what_a_fit_takes(settings, folds):
     DROClassifier(cost="euclidean", **settings).fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    need = arrays.fit_need(X, folds=folds, learned=False, written=True)
+    need = arrays.fit_need(X, folds=folds)
     # a lower bound, so that no fit is refused that would have fitted, and not an empty one
     assert peak / 10 < need < peak
 
 
-@pytest.mark.parametrize(
-    ("group", "names", "stat"),
-    [
-        ("0::/job", ("memory.max", "memory.current"), "active_file 100\ninactive_file 200\nanon 5"),
-        (
-            "4:memory:/job",
-            ("memory/job/memory.limit_in_bytes", "memory/job/memory.usage_in_bytes"),
-            "active_file 1\ntotal_active_file 100\ntotal_inactive_file 200",
-        ),
-    ],
-    ids=["version 2 in a container", "version 1"],
-)
-def test_the_limit_of_a_control_group_counts(tmp_path, monkeypatch, group, names, stat):
-    groups = tmp_path / "groups"
-    groups.write_text(f"1:cpu:/\n{group}\n")
-    for name, value in zip(names, ("5000", "4000"), strict=True):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"{value}\n")
-    (tmp_path / names[0]).with_name("memory.stat").write_text(stat)
-    monkeypatch.setattr(arrays, "GROUPS", groups)
-    monkeypatch.setattr(arrays, "LIMITS", tmp_path)
+def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
+    stat = "anon 5\ninactive_file 200\nactive_file 100\n"
+    for name, text in {"max": "5000\n", "current": "4000\n", "stat": stat}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(arrays, "CONTAINER", tmp_path)
     # 5,000 - 4,000 in use, of which 300 are pages of files
     assert arrays.available_memory() == 1300
 
@@ -102,8 +86,7 @@ def test_the_limit_of_a_control_group_counts(tmp_path, monkeypatch, group, names
 def test_no_limit_and_no_control_groups_leave_the_memory_of_the_system(tmp_path, monkeypatch):
     for name, text in {"memory.max": "max", "memory.current": "4000", "memory.stat": ""}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(arrays, "LIMITS", tmp_path)
-    monkeypatch.setattr(arrays, "GROUPS", tmp_path / "none")
+    monkeypatch.setattr(arrays, "CONTAINER", tmp_path)
     system = tmp_path / "system"
     system.write_text("MemTotal: 9 kB\nMemAvailable: 3 kB\n")
     monkeypatch.setattr(arrays, "SYSTEM", system)

@@ -33,7 +33,7 @@ def test_a_refit_with_weights_is_the_fit_to_the_repeated_rows():
             drawn.append(super()._drawn(rng))
             return drawn[-1]
 
-    coef = Recording(model, X, y).collect(lambda _, last: last.coef_[0], refits=3)
+    coef = Recording(model, X, y, np.ones(len(y))).collect(lambda _, last: last.coef_[0], refits=3)
     for rows, own in zip(drawn, coef, strict=True):
         again = DROClassifier(cost=model.cost_, order=1, delta=model.delta_, tol=1e-10)
         assert_allclose(again.fit(X[rows], y[rows]).coef_[0], own, atol=1e-5)

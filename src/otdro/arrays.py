@@ -33,10 +33,8 @@ BLOCK_ROWS = 4_096
 CHUNK = 2**28
 #: Where the system tells of its memory.
 SYSTEM = Path("/proc/meminfo")
-#: Where it tells of the control groups of this process.
-GROUPS = Path("/proc/self/cgroup")
-#: Where it tells of the limits of control groups.
-LIMITS = Path("/sys/fs/cgroup")
+#: Where a container tells of the limit of its control group, of version 2.
+CONTAINER = Path("/sys/fs/cgroup")
 #: Bytes up to which rows are small: asking the system for its memory would take longer than a fit
 #: should, and reading them in chunks longer than a fit in memory.
 SMALL = 2**28
@@ -44,10 +42,6 @@ SMALL = 2**28
 PER_ROW = 6
 #: The same with folds, which have scores and slopes of their own.
 PER_ROW_WITH_FOLDS = 20
-#: Matrices of d x d that a fit holds at least: the Newton system.
-MATRICES = 2
-#: The same with a learned cost: also those of the candidates in every fold.
-MATRICES_LEARNED = 12
 #: Formats of X that are taken as they are.
 FORMATS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
@@ -334,7 +328,7 @@ def told_of_text() -> Iterator[None]:
         text = text.removeprefix("np.str_(").removesuffix(")")
         raise ValueError(
             f"X or y holds text, {text} first, where numbers are needed: encode such columns, as "
-            "by OneHotEncoder in a pipeline."
+            "by OneHotEncoder in a pipeline, or pass the whole pipeline."
         ) from None
 
 
@@ -344,46 +338,23 @@ def on_host(X: Any) -> Any:
 
 
 def available_memory() -> int:
-    """Return the free memory in bytes: the system's, or what a control group leaves of it."""
+    """Return the free memory in bytes: the system's, or what a container leaves of it."""
     try:
         lines = SYSTEM.read_text().splitlines()
         free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([free, *_left_by_groups()])
-
-
-def _left_by_groups() -> Iterator[int]:
-    """Yield the bytes that the limits of control groups, versions 2 and 1, leave this process."""
-    for folder, limit, used in (
-        (_folder("0::", LIMITS), "memory.max", "memory.current"),
-        (_folder(":memory:", LIMITS / "memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        try:
-            most = int((folder / limit).read_text())
-            now = int((folder / used).read_text())
-            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        except (OSError, ValueError):
-            # no such group, or "max": no limit
-            continue
-        # pages of files are given back when memory is short
-        names = ("total_active_file", "total_inactive_file")
-        if names[0] not in stat:
-            names = ("active_file", "inactive_file")
-        yield max(0, most - now + sum(int(stat.get(name, 0)) for name in names))
-
-
-def _folder(mark: str, root: Path) -> Path:
-    """Return the folder of this process's group; the root where a container shows no other."""
     try:
-        lines = GROUPS.read_text().splitlines()
-    except OSError:
-        return root
-    for line in lines:
-        if mark in line:
-            own = root / line.partition(mark)[2].lstrip("/")
-            return own if own.is_dir() else root
-    return root
+        limit, used = (
+            int((CONTAINER / f"memory.{name}").read_text()) for name in ("max", "current")
+        )
+        stat = (CONTAINER / "memory.stat").read_text().split()
+    except (OSError, ValueError):
+        # no container, or "max": no limit
+        return free
+    # pages of files are given back when memory is short
+    pages = [int(stat[stat.index(name) + 1]) for name in ("active_file", "inactive_file")]
+    return min(free, max(0, limit - used + sum(pages)))
 
 
 def require_memory(need: float, what: str, instead: str) -> None:
@@ -396,27 +367,19 @@ def require_memory(need: float, what: str, instead: str) -> None:
         )
 
 
-def fit_need(X: Any, *, folds: bool, learned: bool, written: bool) -> float:
+def fit_need(X: Any, *, folds: bool) -> float:
     """Return the bytes that a fit needs at least, beside X: less than that cannot be enough.
 
-    They are numbers per row, with ``folds`` a copy of the rows, and where d x d is ``written`` some
-    matrices, more of them for a ``learned`` cost.
+    They are numbers per row, and with ``folds`` a copy of the rows.
     """
-    n, d = X.shape
-    numbers = n * (PER_ROW_WITH_FOLDS if folds else PER_ROW)
-    matrices = (MATRICES_LEARNED if learned else MATRICES) * d**2 if written else 0
-    return 8.0 * (numbers + matrices) + (size_of(X) if folds else 0)
-
-
-def size_of(X: Any) -> int:
-    """Return the bytes of the entries of an array, of a sparse one with their places."""
     parts = (X.data, X.indices, X.indptr) if hasattr(X, "indptr") else (X,)
-    return sum(int(part.nbytes) for part in parts)
+    copy = sum(int(part.nbytes) for part in parts) if folds else 0
+    return 8.0 * (PER_ROW_WITH_FOLDS if folds else PER_ROW) * X.shape[0] + copy
 
 
-def require_fit(X: Any, *, folds: bool, learned: bool, written: bool) -> None:
+def require_fit(X: Any, *, folds: bool, learned: bool) -> None:
     """Refuse a fit to X that cannot fit into memory, with what would."""
-    need = fit_need(X, folds=folds, learned=learned, written=written)
+    need = fit_need(X, folds=folds)
     if need < SMALL:
         return
     n, d = X.shape

@@ -61,11 +61,15 @@ class ColumnGroups:
         Of each column of the table, its prepared columns.
     categories : dict
         Of each column of categories, what its indicators stand for, in the order of ``indices``.
+    dropped : dict
+        The same of columns whose encoder drops a category, and that category last: it has no
+        indicator, so that a move of one indicator is a switch.
     """
 
     names: list[str]
     indices: dict[str, list[int]]
     categories: dict[str, list[str]]
+    dropped: dict[str, list[str]]
 
     @property
     def numbers(self) -> list[int]:
@@ -141,14 +145,22 @@ def column_groups(front: Any, names: list[str]) -> ColumnGroups:
         del categories[name]
         for j in indices.pop(name):
             indices[shown[j]] = [j]
-    return ColumnGroups(shown, indices, categories)
+    without = {
+        o.column: o.dropped for o in origins if o.dropped is not None and o.column in indices
+    }
+    dropped = {name: [*categories.pop(name), value] for name, value in without.items()}
+    return ColumnGroups(shown, indices, categories, dropped)
 
 
 class _Origin(NamedTuple):
-    """The column of the table that a prepared column stems from, and the category, if it is one."""
+    """The column of the table that a prepared column stems from, and the category, if it is one.
+
+    ``dropped`` is the category of the same column that has no indicator.
+    """
 
     column: str
     category: str | None = None
+    dropped: str | None = None
 
 
 def _traced(step: Any, origins: list[_Origin]) -> list[_Origin]:
@@ -173,13 +185,7 @@ def _traced(step: Any, origins: list[_Origin]) -> list[_Origin]:
             made.update(zip(range(place.start, place.stop), outputs, strict=True))
         return [made[j] for j in sorted(made)]
     if isinstance(step, OneHotEncoder):
-        if step.drop_idx_ is not None:
-            raise ValueError("an encoder that drops a category shows no switch to it")
-        return [
-            _Origin(origin.column, category)
-            for k, origin in enumerate(origins)
-            for category in _categories(step, k)
-        ]
+        return [made for k, origin in enumerate(origins) for made in _indicators(step, k, origin)]
     if step is None or step == "passthrough":
         return origins
     # a step that changes values but no column keeps the names
@@ -189,12 +195,17 @@ def _traced(step: Any, origins: list[_Origin]) -> list[_Origin]:
     return [known.get(str(n), _Origin(str(n))) for n in step.get_feature_names_out(names)]
 
 
-def _categories(encoder: OneHotEncoder, k: int) -> list[str]:
+def _indicators(encoder: OneHotEncoder, k: int, origin: _Origin) -> list[_Origin]:
     """Return what the indicators of the k-th column of an encoder stand for, in their order."""
-    rare = getattr(encoder, "infrequent_categories_", [None] * (k + 1))[k]
+    rare = set(getattr(encoder, "infrequent_categories_", [None] * (k + 1))[k] or ())
     known = encoder.categories_[k]
-    values = [str(v) for v in known if rare is None or v not in set(rare)]
-    return values if rare is None else [*values, OTHER]
+    values = [str(v) for v in known if v not in rare] + [OTHER] * bool(rare)
+    dropped = None
+    if encoder.drop_idx_ is not None and encoder.drop_idx_[k] is not None:
+        value = known[encoder.drop_idx_[k]]
+        dropped = OTHER if value in rare else str(value)
+        values.remove(dropped)
+    return [_Origin(origin.column, value, dropped) for value in values]
 
 
 def score_vectors(coef: Array) -> Array:

@@ -18,7 +18,15 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names
 
-from ..arrays import check_places, library, missing_entries, namespace, numpy, require_memory
+from ..arrays import (
+    check_places,
+    fit_need,
+    library,
+    missing_entries,
+    namespace,
+    numpy,
+    require_memory,
+)
 from ..chunks import open_rows
 from ..costs import Cost, is_function
 from ..design import WRITTEN_UP_TO
@@ -226,9 +234,9 @@ def check_names(rows: Any, name: str, names: Array | None) -> None:
     Where only one of the two has names, columns are taken by position, with a warning.
     """
     own = _get_feature_names(rows)
-    if own is None and names is None:
-        return
-    if own is None or names is None:
+    if own is not None and names is not None:
+        refuse_other_columns(own.tolist(), names.tolist(), name, "X", "X.columns")
+    elif own is not None or names is not None:
         with_names, without = ("X", name) if own is None else (name, "X")
         warnings.warn(
             f"{with_names} has feature names, but {without} has none: the columns of {name} are "
@@ -236,18 +244,24 @@ def check_names(rows: Any, name: str, names: Array | None) -> None:
             UserWarning,
             stacklevel=2,
         )
+
+
+def refuse_other_columns(
+    own: list[str], wanted: list[str], name: str, whose: str, select: str
+) -> None:
+    """Refuse columns other than those wanted, or in another order, with what selects them."""
+    if own == wanted:
         return
-    if len(own) == len(names) and all(own == names):
-        return
-    missing = [one for one in names.tolist() if one not in set(own)]
-    further = [one for one in own.tolist() if one not in set(names)]
-    if missing or further:
-        parts = [("lacks the columns", missing), ("has the columns", further)]
-        what = " and ".join(f"{verb} {some[:SHOWN]}" for verb, some in parts if some)
-        raise ValueError(f"{name} {what}, unlike X: give it the columns of X.")
-    raise ValueError(
-        f"{name} has the columns of X in another order: pass {name}[X.columns] instead."
-    )
+    parts = [
+        (verb, [one for one in some if one not in set(others)][:SHOWN])
+        for verb, some, others in (("lacks", wanted, own), ("has", own, wanted))
+    ]
+    if not any(differ for _, differ in parts):
+        raise ValueError(
+            f"{name} has the columns of {whose} in another order: pass {name}[{select}] instead."
+        )
+    what = " and ".join(f"{verb} the columns {differ}" for verb, differ in parts if differ)
+    raise ValueError(f"{name} {what}, unlike {whose}: give it the columns of {whose}.")
 
 
 def check_magnitude(X: Any) -> None:
@@ -329,8 +343,6 @@ def require_classes(classes: Array, mass: Array) -> None:
         )
 
 
-#: Memory that a fit in memory takes at most, as a multiple of X in float64.
-IN_MEMORY = 3.0
 #: Arguments of ``fit`` that may come in chunks beside X, by their names there.
 BESIDE = {"sample_weight": "w", "groups": "group"}
 #: Parameters that rows in chunks do not take, with the values that stand for none.
@@ -357,7 +369,7 @@ def open_stream(model: Any, X: Any, y: Any, loss: Loss, extra: dict[str, Any]) -
         if not isinstance(X, np.ndarray):
             raise
         why = f"it cannot read X in chunks. {refused}"
-        require_memory(IN_MEMORY * 8.0 * X.size, "a fit in memory to all of X", why)
+        require_memory(X.nbytes + fit_need(X, folds=True), "a fit in memory to all of X", why)
         return None
     chunks = open_rows(X, y, **{part: extra[name] for name, part in BESIDE.items()})
     if chunks.n < 2:

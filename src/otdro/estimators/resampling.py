@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import confusion_matrix, log_loss, roc_auc_score, roc_curve
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
@@ -50,7 +50,7 @@ def at_its_ball(model: Any) -> Any:
 class Bootstrap:
     """Refits of a fitted ``model`` to samples, drawn with replacement, of rows (X, y).
 
-    A row that is drawn k times has k times its weight (``weights``, None: 1): so no fold of a refit
+    A row that is drawn k times has k times its weight: so no fold of a refit
     is tested on a copy of a row that it was fitted to. A model that takes no weights is given the
     copies. ``rechoose``: also refit the steps in front and choose cost and delta anew; else the
     steps in front are those of the model, and so are cost and delta of otdro's estimators.
@@ -59,7 +59,7 @@ class Bootstrap:
     model: Any
     X: Any
     y: Array
-    weights: Array | None = None
+    weights: Array
     rechoose: bool = False
 
     def collect(
@@ -85,7 +85,6 @@ class Bootstrap:
         """Return the value of one refit."""
         drawn = self._drawn(np.random.default_rng(seed))
         rows, count = np.unique(drawn, return_counts=True)
-        own = np.ones(len(self.y)) if self.weights is None else self.weights
         again = clone(last) if self.rechoose else at_its_ball(last)
         with warnings.catch_warnings():
             # a sample may be separable, or leave a column constant: what counts is the spread
@@ -94,7 +93,7 @@ class Bootstrap:
                 front = clone(front).fit(_safe_indexing(self.X, drawn), self.y[drawn])
                 Z = front.transform(self.X)
             if has_fit_parameter(again, "sample_weight"):
-                weights = own[rows] * count
+                weights = self.weights[rows] * count
                 again.fit(_safe_indexing(Z, rows), self.y[rows], sample_weight=weights)
             else:
                 again.fit(_safe_indexing(Z, drawn), self.y[drawn])
@@ -102,7 +101,7 @@ class Bootstrap:
 
     def _drawn(self, rng: np.random.Generator) -> Array:
         """Return rows with weight, drawn with replacement, anew until all classes are there."""
-        some = np.flatnonzero(np.ones(len(self.y)) if self.weights is None else self.weights)
+        some = np.flatnonzero(self.weights)
         classes = 1
         if is_classifier(front_and_last(self.model)[1]):
             classes = len(np.unique(self.y[some]))
@@ -112,29 +111,18 @@ class Bootstrap:
                 return drawn
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """The rows of a fit: X, labels or targets y (n,), and weights (n,) of sum 1, all positive."""
+def training_rows(model: Any) -> Bootstrap | None:
+    """Return the rows that an estimator of otdro was fitted to; None where they are gone.
 
-    X: Any
-    y: Array
-    weights: Array
-
-    def bootstrap(self, model: Any) -> Bootstrap:
-        """Return the refits of the model that was fitted to these rows."""
-        model = copy(model)
-        # the weights hold those of the classes
-        model.class_weight = None
-        return Bootstrap(model, self.X, self.y, self.weights)
-
-
-def training_rows(model: Any) -> TrainingRows | None:
-    """Return the rows that an estimator of otdro was fitted to; None where they are gone."""
+    The weights are positive with sum 1, and hold those of the classes.
+    """
     if not hasattr(model, "_result"):
         return None
     sample, y, *_ = model._result.targets
     X = sample.X if hasattr(sample.X, "tocsr") else numpy(sample.X)
-    return TrainingRows(X, numpy(y), numpy(sample.weights))
+    model = copy(model)
+    model.class_weight = None
+    return Bootstrap(model, X, numpy(y), numpy(sample.weights))
 
 
 def training_scale(model: Any) -> Array | None:
@@ -275,7 +263,7 @@ def held_out(model: Any) -> HeldOut | None:
         index, score = tested.rows, tested.scores
         folds = "the folds that chose delta and the cost"
     else:
-        made = _folds_at_the_ball(model, rows)
+        made = _folds_at_the_ball(rows)
         if made is None:
             return None
         index, score = made
@@ -296,24 +284,25 @@ def held_out(model: Any) -> HeldOut | None:
     )
 
 
-def _folds_at_the_ball(model: Any, rows: TrainingRows) -> tuple[Array, Array] | None:
+def _folds_at_the_ball(rows: Bootstrap) -> tuple[Array, Array] | None:
     """Return row numbers and scores of rows held out by folds at the fitted cost and delta.
 
     None where there are too few rows, or rows of a class, for two folds.
     """
-    classes, y = is_classifier(model), rows.y
+    classes, y = is_classifier(rows.model), rows.y
     rarest = int(np.unique(y, return_counts=True)[1].min()) if classes else len(y)
     count = min(DROEstimator.cv, rarest)
     if count < 2:
         return None
-    again = at_its_ball(rows.bootstrap(model).model)
-    index, score = [], []
-    kind = StratifiedKFold if classes else KFold
+    kind, method = (StratifiedKFold, "decision_function") if classes else (KFold, "predict")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for train, test in kind(count, shuffle=True, random_state=0).split(rows.X, y):
-            part = _safe_indexing(rows.X, train)
-            again.fit(part, y[train], sample_weight=rows.weights[train])
-            index.append(test)
-            score.append(again._scores(_safe_indexing(rows.X, test)))
-    return np.concatenate(index), np.concatenate(score)
+        score = cross_val_predict(
+            at_its_ball(rows.model),
+            rows.X,
+            y,
+            cv=kind(count, shuffle=True, random_state=0),
+            method=method,
+            params={"sample_weight": rows.weights},
+        )
+    return np.arange(len(y)), score

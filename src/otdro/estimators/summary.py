@@ -18,9 +18,7 @@ from .resampling import held_out, training_rows, training_scale
 
 Array = NDArray[Any]
 
-#: Columns that a line on the adversary names.
-NAMED = 4
-#: Classes whose risks and coefficients a reader is shown.
+#: Columns that the adversary attacks, and risks of classes, that a reader is shown.
 LISTED = 6
 #: The ends of an interval: the quantiles between which 95% of the refits lie.
 ENDS = (0.025, 0.975)
@@ -133,7 +131,7 @@ class Summary:
             body = [[name, f"{value:.4g}"] for name, value in self.measures.items()]
             parts.append((f"Held-out rows: {self.held_out}", Grid(["measure", "value"], body)))
         if self.attacked:
-            body = [[name, f"{share:.0%}"] for name, share in list(self.attacked.items())[:NAMED]]
+            body = [[name, f"{share:.0%}"] for name, share in list(self.attacked.items())[:LISTED]]
             title = "Columns that the adversary attacks first"
             parts.append((title, Grid(["column", "share of its budget"], body)))
         return parts
@@ -176,7 +174,7 @@ def summarise(model: Any, refits: int, random_state: Any, n_jobs: int | None) ->
     elif refits and model._support_given:
         notes.append("refits do not know the support of the fit: there are no intervals.")
     elif refits:
-        collected = rows.bootstrap(model).collect(_coefficients, refits, random_state, n_jobs)
+        collected = rows.collect(_coefficients, refits, random_state, n_jobs)
         interval = np.quantile(collected, ENDS, axis=0)
     shares = attacked_columns(model)
     order = np.argsort(-shares, kind="stable")

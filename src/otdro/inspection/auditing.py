@@ -17,7 +17,7 @@ from ..design import as_dense, column_scale
 from ..duality import pair_norms
 from ..estimators import DROClassifier, DRORegressor
 from ..estimators.columns import Units, units_of
-from ..pairs import generator
+from ..pairs import TEACH_UP_TO, generator
 from ..problem import Ball
 from ..radius.checks import check_deltas, check_groups, check_weights, normalise
 from ..radius.selection import resolve_cost
@@ -43,14 +43,11 @@ Array = NDArray[Any]
 GRID = 41
 #: The default grid ends at this multiple of the breaking point.
 GRID_END = 1.25
-#: Rows at most from which a cost is learned or on which chance is simulated, drawn at random.
-MANY = 5_000
 #: Random directions in which a chance drift is simulated: the mean accuracy is known to about 1%.
 CHANCE_DRAWS = 100
-#: What happens by chance in a smaller share of the cases is rare: low accuracies, p-values.
+#: What happens by chance in a smaller share of the cases is rare: low accuracies, p-values. Without
+#: a fitted delta, advice is about the delta that costs this share of the rows.
 RARE = 0.05
-#: Without a fitted delta, advice is about the delta that costs this share of the rows.
-FALL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,8 +390,8 @@ class Audit:
         size = np.asarray(self.cost.norm(moves))[:, None]
         moves = np.divide(moves, size, out=np.zeros_like(moves), where=size > 0)
         rows: Any = slice(None)
-        if len(self.weights) > MANY:
-            rows = rng.choice(np.flatnonzero(self.weights > 0), MANY)
+        if len(self.weights) > TEACH_UP_TO:
+            rows = rng.choice(np.flatnonzero(self.weights > 0), TEACH_UP_TO)
         return rows, moves @ self.model.coef.T
 
     def risk(self, delta: Any) -> Any:
@@ -414,7 +411,7 @@ class Audit:
         """The delta that advice is about: the fitted one, else that which costs 5% of the rows."""
         if self.fitted_delta is not None:
             return self.fitted_delta
-        fallen = float(self.breaking_point(max(self.accuracy(0.0) - FALL, 0.0)))
+        fallen = float(self.breaking_point(max(self.accuracy(0.0) - RARE, 0.0)))
         return fallen if np.isfinite(fallen) else 0.0
 
     @cached_property
@@ -704,8 +701,8 @@ def resolve_ball(
         kind = DRORegressor if regression else DROClassifier
         learner = kind(cost=cost, delta=delta, random_state=random_state)
         rows = np.flatnonzero(mass > 0)
-        if len(rows) > MANY:
-            rows = np.sort(generator(random_state).choice(rows, MANY, replace=False))
+        if len(rows) > TEACH_UP_TO:
+            rows = np.sort(generator(random_state).choice(rows, TEACH_UP_TO, replace=False))
         norm = learner.fit(on_host(pick(X, rows)), target[rows], mass[rows]).cost_
     if not norm.is_norm:
         raise ValueError(

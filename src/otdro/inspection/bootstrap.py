@@ -191,7 +191,7 @@ def stability(
         return np.stack([values, _class_numbers(last, Z)])
 
     prediction, classes = predicted(front, last)
-    sampled = Bootstrap(estimator, X, y, rechoose=bool(rechoose))
+    sampled = Bootstrap(estimator, X, y, np.ones(len(y)), bool(rechoose))
     refitted = sampled.collect(predicted, int(refits), random_state, n_jobs)
     flips = (refitted[:, 1] != classes).mean(axis=0)
     return Stability(

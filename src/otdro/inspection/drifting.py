@@ -43,7 +43,7 @@ Array = NDArray[Any]
 
 #: What a row switches to whose category has no column.
 OTHER_VALUE = "another value"
-#: Fewest new rows that say anything about a drift.
+#: Fewest new rows, or blocks of rows of a class, that say anything about a drift.
 LEAST_NEW = 10
 #: Fewest rows of a reference.
 LEAST_REFERENCE = 20
@@ -57,8 +57,6 @@ FLOOR_DRAWS = 5
 BOUND_DRAWS = 19
 #: Permutations behind a p-value: the least one is 1/(PERMUTATIONS + 1).
 PERMUTATIONS = 499
-#: Blocks of rows that every class has at least, if it has as many rows.
-LEAST_BLOCKS = 10
 INSIDE, OUTSIDE, CANNOT_TELL = "inside", "outside", "cannot tell"
 
 
@@ -612,7 +610,7 @@ def block_means(samples: list[Pair], block: int, rng: np.random.RandomState) -> 
     class has several in both samples.
     """
     fewest = min(len(rows) for _, *both in samples for rows in both)
-    block = max(1, min(block, fewest // LEAST_BLOCKS))
+    block = max(1, min(block, fewest // LEAST_NEW))
 
     def means(rows: Array) -> Array:
         kept = rng.permutation(rows)[: len(rows) // block * block]
@@ -736,13 +734,14 @@ def _columns(U: Array, mass: Array, V: Array, groups: ColumnGroups) -> DriftTabl
     move = V.mean(axis=0) - mass @ U
     lines: list[tuple[Any, ...]] = []
     for column, own in groups.indices.items():
-        if column in groups.categories:
+        values = groups.dropped.get(column, [*groups.categories.get(column, []), OTHER_VALUE])
+        if len(values) > 1:
             code, code_new = _codes(U[:, own], V[:, own])
             p = _shares(code, mass, code_new, len(own) + 1)[2]
-            switch, other = groups.switch(column, move), -float(move[own].sum())
-            after = switch.after if other <= move[own].max() else OTHER_VALUE
-            size = (float(np.abs(move[own]).sum()) + abs(other)) / 2
-            words = f"{switch.before} -> {after}" if size > 0 else ""
+            # the last is the change of rows without an indicator
+            change = np.append(move[own], -move[own].sum())
+            size = float(np.abs(change).sum()) / 2
+            words = f"{values[change.argmin()]} -> {values[change.argmax()]}" if size > 0 else ""
             lines.append((column, words, size, size, p, 1.0))
             continue
         for j in own:

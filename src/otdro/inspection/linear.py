@@ -16,31 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.compose import ColumnTransformer
-from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
-from sklearn.feature_selection import SelectorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    OneHotEncoder,
-    RobustScaler,
-    StandardScaler,
-)
-from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import losses
-from ..arrays import formats, numpy, stays
+from ..arrays import formats, numpy, stays, told_of_text
 from ..costs import Cost
 from ..costs.table import named
 from ..design import Design, as_dense
 from ..estimators.columns import ColumnGroups, column_groups
-from ..estimators.resampling import training_scale
+from ..estimators.parameters import refuse_other_columns
+from ..estimators.resampling import front_and_last, training_scale
 from ..losses import Huber, Loss, Quantile
 from ..problem import Ball
 
@@ -71,21 +62,6 @@ LOSS_BY_NAME = {
     "log_loss": "logistic",
     "squared_error": "squared",
 }
-#: Transformers that are affine for all parameters; an imputer is where no value is missing.
-AFFINE = (
-    StandardScaler,
-    MinMaxScaler,
-    MaxAbsScaler,
-    RobustScaler,
-    PCA,
-    IncrementalPCA,
-    TruncatedSVD,
-    FactorAnalysis,
-    SelectorMixin,
-    SimpleImputer,
-    GaussianRandomProjection,
-    SparseRandomProjection,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +156,7 @@ class LinearModel:
                 ) from None
         else:
             own = "list(model.feature_names_in_)"
-            require_columns(X, self.raw_columns, name, "the model was fitted to", own)
+            require_columns(X, self.raw_columns, name, "the training rows", own)
         return finite_rows(X, len(self.names), self.names, name)
 
 
@@ -188,11 +164,7 @@ def read(model: Any, X: Any, space: str = "last") -> LinearModel:
     """Return the linear model inside ``model``, for rows like X."""
     if space not in ("last", "raw"):
         raise ValueError(f"space must be 'last' or 'raw', got space={space!r}.")
-    model = getattr(model, "best_estimator_", model)
-    front, last = None, model
-    if isinstance(model, Pipeline):
-        last = model.steps[-1][1]
-        front = model[:-1] if len(model.steps) > 1 else None
+    front, last = front_and_last(model)
     coef, intercept, classes = _coefficients(last)
     raw_columns = [str(name) for name in getattr(model, "feature_names_in_", [])]
     loss, notes = _own_loss(last, classes)
@@ -333,15 +305,16 @@ def _in_raw_columns(model: LinearModel, X: Any, raw_columns: list[str]) -> Linea
     """Return the same model in the columns of X where the steps in front are affine."""
     if model.front is None:
         return replace(model, space="raw")
-    step = next((step for step in _steps(model.front) if not _is_affine(step)), None)
-    if step is not None:
+    affine = _affine_map(model.front, X)
+    if affine is None:
+        steps = ", ".join(type(step).__name__ for step in _steps(model.front))
         note = (
-            f"the step {type(step).__name__} is not affine, so that the model is not linear in "
-            "the raw columns. The audit is in the space in front of the last step, space='last'."
+            f"the steps in front of the model, {steps}, are not affine, so that it is not linear "
+            "in the raw columns. The audit is in the space in front of the last step, space='last'."
         )
         warnings.warn(note, UserWarning, stacklevel=4)
         return replace(model, notes=[*model.notes, note])
-    A, shift = _affine_map(model.front, X)
+    A, shift = affine
     own_ball = (
         "the model's own ball is in front of its last step; in the raw columns the cost is "
         "Euclidean unless one is given."
@@ -376,71 +349,50 @@ def _steps(step: Any) -> Iterator[Any]:
         yield from _steps(part)
 
 
-def _is_affine(step: Any) -> bool:
-    """Whether a transformer is known to be affine."""
-    identity = isinstance(step, FunctionTransformer) and step.func is None
-    known = isinstance(step, AFFINE) and not getattr(step, "clip", False)
-    return identity or known or step is None or step in ("passthrough", "drop")
-
-
-def _affine_map(front: Any, X: Any) -> tuple[Array, Array]:
-    """Return A (d, k) and a (k,) with front.transform(x) = xA + a, for rows with X's columns.
+def _affine_map(front: Any, X: Any) -> tuple[Array, Array] | None:
+    """Return A (d, k) and a (k,) with front.transform(x) = xA + a, None where there are none.
 
     Row j of A is the change of the output for a step of one standard deviation of column j, over
-    that step, taken at the mean row.
+    that step, taken at the mean row. The map must hold at rows far out as well.
     """
-    rows = np.asarray(as_dense(X), dtype=float)
-    center, step = rows.mean(axis=0), rows.std(axis=0)
-    step = np.where(step > 0, step, 1.0)
-    probes = np.vstack([center, center + np.diag(step)])
-    if hasattr(X, "columns"):
-        probes = type(X)(probes, columns=X.columns)
-    image = np.asarray(as_dense(front.transform(probes)), dtype=float)
-    A = (image[1:] - image[0]) / step[:, None]
-    return A, image[0] - center @ A
+    try:
+        rows = np.asarray(as_dense(X[:COMPARED_ROWS]), dtype=float)
+        center, step = rows.mean(axis=0), rows.std(axis=0)
+        step = np.where(step > 0, step, 1.0)
+        probes = np.vstack(
+            [center, center + np.diag(step), center + (rows - center) / SCORE_TOLERANCE]
+        )
+        if hasattr(X, "columns"):
+            probes = type(X)(probes, columns=X.columns)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = np.asarray(as_dense(front.transform(probes)), dtype=float)
+    except (TypeError, ValueError):
+        # text, or values that a step does not know
+        return None
+    d = len(center)
+    A = (image[1 : d + 1] - image[0]) / step[:, None]
+    shift = image[0] - center @ A
+    error = np.abs(image - np.asarray(probes) @ A - shift)
+    holds = (error <= SCORE_TOLERANCE * (1 + np.abs(image).max(axis=0))).all()
+    return (A, shift) if holds else None
 
 
 def require_columns(X: Any, wanted: list[str], name: str, whose: str, select: str) -> None:
     """Refuse a data frame with other columns than those wanted, or in another order."""
     columns = [str(column) for column in getattr(X, "columns", wanted)]
-    if not wanted or columns == wanted:
-        return
-    missing = [column for column in wanted if column not in set(columns)]
-    what = f"lacks {missing[:5]}" if missing else "has them in another order, or others beside"
-    raise ValueError(
-        f"{name} has other columns than {whose}: it {what}. Select them in that order, "
-        f"{name}[{select}]."
-    )
+    refuse_other_columns(columns, wanted or columns, name, whose, select)
 
 
 def finite_rows(X: Any, d: int, names: list[str], name: str, like: str = "the model") -> Any:
     """Return float rows, CSR or dense, with d columns and no NaN; say what is wrong else."""
-    values: Any
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        values = X.data
-    elif stays(X):
-        X = check_array(X, **formats(X), input_name=name)
-        values = np.zeros(0)
-    else:
-        try:
-            X = np.asarray(X)
-            X = X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
-        except (ValueError, TypeError):
-            raise ValueError(
-                f"{name} has entries that are not numbers: encode them as the model's training "
-                "data, or pass the whole Pipeline."
-            ) from None
-        values = X
-    if X.ndim != 2:
-        raise ValueError(f"{name} must be a table of rows and columns, got shape {X.shape}.")
+    with told_of_text():
+        X = check_array(X, **formats(X), ensure_all_finite=stays(X), input_name=name)
     if X.shape[1] != d:
         raise ValueError(
             f"{name} has shape {X.shape} but {like} has {d} columns: give the same columns."
         )
-    if X.shape[0] == 0:
-        raise ValueError(f"{name} has no rows.")
-    if not np.isfinite(values).all():
+    if not stays(X) and not np.isfinite(X.data if hasattr(X, "tocsr") else X).all():
         where = int(np.argmin(np.isfinite(as_dense(X)).all(axis=0)))
         raise ValueError(
             f"{name} has NaN or infinite values, first in column {names[where]!r}: fill them "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 #: Levels of accuracy whose breaking points are given.
-LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
+LEVELS = [tenths / 10 for tenths in range(9, 4, -1)]
 #: Classes, groups and columns that the text shows; the document holds all of them.
 SHOWN = 10
 #: The accuracies of a drift, in words.

@@ -515,8 +515,7 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
             stacklevel=2,
         )
     if library(sample.X) is None:
-        written = not is_wide(sample.X)
-        require_fit(sample.X, folds=folds, learned=tried.cost is None, written=written)
+        require_fit(sample.X, folds=folds, learned=tried.cost is None)
     rows = RowsInFolds(sample, order, delta, solver, settings)
     unit = _unit(sample, tried.cost) if solver.unit_free else 1.0
     if unit == 1.0:

@@ -44,18 +44,15 @@ Array = NDArray[Any]
 
 #: Relative to the robust risk, what a distribution may fall short by where none attains it.
 TOLERANCE = 1e-6
-#: Relative to the robust risk, how far a plain fit to an equilibrium may fall below it.
+#: Relative to the robust risk, how far a plain fit to an equilibrium may fall below it, and a risk
+#: below a bound by ascent, which is rough.
 EQUILIBRIUM = 1e-5
-#: A slope within this of the steepest one, relative to it, is equally steep.
-STEEP = 1e-9
+#: Slopes that differ by this, relative to the steepest, are equal, and less mass than this is none.
+EQUAL = 1e-9
 #: Plain fits count whose coefficients are at most this many times those of the model.
 LARGER = 10.0
-#: Less mass than this is none.
-NO_MASS = 1e-9
 #: A risk this close to the robust risk, relative to it, is that: rounding.
 EXACT = 1e-8
-#: A risk this close to its bound above, relative to it, is attained: bounds by ascent are rough.
-ASCENT = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,13 +319,13 @@ def _steepest(model: ScoredModel) -> WorstCase | None:
     problem, z, y, loss = model.problem, model.z, model.problem.y, model.problem.loss
     if loss.pieces is None or np.isfinite(problem.ball.label_cost):
         return None
-    xp, weights, room = namespace(z), problem.weights, STEEP * loss.lipschitz
+    xp, weights, room = namespace(z), problem.weights, EQUAL * loss.lipschitz
     low, high = loss.slope_range(y)
     slope = loss.derivative(z, y)
     up = as_float((slope >= high - room) & (high >= loss.lipschitz - room))
     down = as_float((slope <= low + room) & (-low >= loss.lipschitz - room))
     total = float(weights @ (up + down))
-    if total <= NO_MASS:
+    if total <= EQUAL:
         return None
     masses = xp.stack([weights * up, weights * down, weights * (1 - up - down)])
     shift = full(len(y), model.gain * problem.ball.delta / total, z)
@@ -453,6 +450,6 @@ def places_worst_case(problem: Problem, coef: Array, intercept: float) -> WorstC
         origin=row,
         budget=float(weights @ price[row, place]),
         risk=risk,
-        attained=local is None or bool(local.upper - risk <= ASCENT * abs(risk)),
+        attained=local is None or bool(local.upper - risk <= EQUILIBRIUM * abs(risk)),
         shortfall=0.0 if local is None else max(0.0, local.risk - risk),
     )

@@ -12,7 +12,7 @@ from ..arrays import told_of_text
 from ..costs import Cost
 from ..design import as_dense
 from ..problem import check_price
-from .best_response import NO_MASS, WorstCase
+from .best_response import EQUAL, WorstCase
 
 Array = NDArray[Any]
 
@@ -79,7 +79,7 @@ def discrepancy(
     total = 0.0
     for label in np.union1d(p[1], q[1]):
         a, b = (s[2][s[1] == label] for s in (p, q))
-        if abs(a.sum() - b.sum()) > NO_MASS:
+        if abs(a.sum() - b.sum()) > EQUAL:
             return np.inf
         if a.sum() == 0:
             continue

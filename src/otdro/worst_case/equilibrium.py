@@ -22,8 +22,9 @@ from ..problem import Problem, Solution
 from ..solvers import Exact
 from ..solvers.local_cost import worst_risk as local_worst_risk
 from .best_response import (
+    EQUAL,
     EQUILIBRIUM,
-    STEEP,
+    EXACT,
     TOLERANCE,
     ScoredModel,
     WorstCase,
@@ -48,8 +49,6 @@ NEARLY_STEEP = 1e-3
 #: A slope within this of an end of its range, relative to that, may be the end in a dual point of
 #: a larger gap.
 AT_END = 3e-6
-#: Relative to delta, what may be missing for the moves: they are shortened by that instead.
-MISSING = 1e-7
 
 
 def worst_case(
@@ -296,7 +295,7 @@ def _spread(problem: Problem, atoms: SlopeAtoms) -> SlopeAtoms:
     square = atoms.mean(slope**2)
     needed = float(ball.cost.norm(atoms.pull)) ** 2 / ball.delta
     needed += ball.delta / (ball.target_cost * pieces.kappa**2)
-    if needed <= (1 + MISSING) * square or square == 0:
+    if needed <= (1 + EXACT) * square or square == 0:
         return atoms
     if pieces.quadratic:
         far = float(np.sqrt(needed - square))
@@ -332,7 +331,7 @@ def _moves(model: ScoredModel, atoms: SlopeAtoms) -> tuple[Array, Array | None]:
         rest = float(np.sqrt(max(ball.delta - length**2, 0.0) / price))
     else:
         top = float(xp.max(xp.where(atoms.mass > 0, abs(slope), 0.0)))
-        steep = abs(slope) >= top * (1 - STEEP)
+        steep = abs(slope) >= top * (1 - EQUAL)
         unit = xp.where(steep, xp.sign(slope), 0.0) / atoms.mean(steep)
         length = min(size / top, ball.delta)
         rest = (ball.delta - length) / price
