@@ -449,7 +449,7 @@ def test_learned_cost():
 U0, YU, V0, YV = two()
 YALL = np.arange(20)
 BAD = {
-    "one column": ((U0[:, 0], V0), {}, "must be a table of rows and columns"),
+    "one column": ((U0[:, 0], V0), {}, "Expected 2D array, got 1D array"),
     "all classes differ": (
         ((U0[:20], np.arange(20)), (V0[:20], np.arange(20))),
         {},

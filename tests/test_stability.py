@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 
 from otdro import DROClassifier, DRORegressor, MixClassifier, Stability, stability
 from otdro.comparison import logistic_cv
-from otdro.estimators.resampling import Bootstrap
+from otdro.estimators.summary import Bootstrap
 
 
 def two_classes(n=60, d=4, seed=0):

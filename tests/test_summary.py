@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from otdro import DROClassifier, DRORegressor, audit
 from otdro.costs import Mahalanobis
-from otdro.estimators.resampling import held_out
+from otdro.estimators.summary import held_out
 
 
 def table(n=90, seed=0):

@@ -21,7 +21,7 @@ from ..costs.table import Grid
 from ..files import replacing
 from ..inspection import Audit, Drift, summary
 from ..inspection.auditing import RARE
-from ..inspection.batches import DELTA, Drifts, Step
+from ..inspection.drifting import DELTA, Drifts, Step
 from ..inspection.record import changes
 from . import preparing, printing
 from .errors import UserError

@@ -21,8 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from ..estimators.resampling import Bootstrap, front_and_last
-from ..estimators.summary import ENDS
+from ..estimators.summary import ENDS, Bootstrap, front_and_last
 
 Array = NDArray[Any]
 

@@ -31,7 +31,7 @@ from ..costs.table import named
 from ..design import Design, as_dense
 from ..estimators.columns import ColumnGroups, column_groups
 from ..estimators.parameters import refuse_other_columns
-from ..estimators.resampling import front_and_last, training_scale
+from ..estimators.summary import front_and_last, training_scale
 from ..losses import Huber, Loss, Quantile
 from ..problem import Ball
 

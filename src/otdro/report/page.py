@@ -16,8 +16,7 @@ import numpy as np
 from .. import __version__
 from ..comparison import Summary, verdict
 from ..costs.table import EVEN, cost_name
-from ..estimators import resampling
-from ..estimators.summary import LISTED
+from ..estimators.summary import LISTED, held_out
 from ..files import write_atomic
 from ..inspection import Audit, Drift, Stability
 from ..inspection.summary import (
@@ -255,7 +254,7 @@ def goodness(audit: Audit, model: Any) -> str:
 
 def held_out_rows(model: Any) -> str:
     """Return measures, confusion, calibration and ROC of rows that the models had not seen."""
-    tested = resampling.held_out(model)
+    tested = held_out(model)
     if tested is None:
         return ""
     measures = tested.measures()

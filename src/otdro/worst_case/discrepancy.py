@@ -12,7 +12,7 @@ from ..arrays import told_of_text
 from ..costs import Cost
 from ..design import as_dense
 from ..problem import check_price
-from .best_response import EQUAL, WorstCase
+from .adversary import EQUAL, WorstCase
 
 Array = NDArray[Any]
 
