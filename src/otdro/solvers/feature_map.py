@@ -23,26 +23,14 @@ from ..losses import Loss, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from ..progress import logger
 from .euclidean.newton import as_solution
+from .euclidean.order_one import SHORTEST
 from .euclidean.order_two import JointObjective
 from .euclidean.order_two import descend as joint_descend
 from .exact import Method, Starts, constant_solution, verdict
+from .predictor_corrector import ARMIJO, CENTRED, CENTRING, FALL
 from .smoothing import Origin, dual_rows, origin_on_ray
 
 Array = NDArray[Any]
-
-#: Newton steps for one weight of the barriers, at most.
-CENTERING = 60
-#: The share of the target at which the search ends: the last steps are few, and they tell the
-#: model apart from its neighbours.
-AIM = 0.1
-#: The Newton decrement (squared) at which a point counts as centred.
-CENTRED = 0.1
-#: What is left of the weight of the barriers from one centre to the next.
-LESS = 0.1
-#: Halvings of a step that does not decrease the barrier function.
-HALVINGS = 40
-#: The decrease that a step must bring, relative to the one that the gradient promises.
-ARMIJO = 1e-4
 
 
 class Linearised(Method):
@@ -139,7 +127,7 @@ def _by_slopes(
     coef, intercept, dual = np.zeros(rows.design.d), 0.0, Dual(np.inf, 0.0)
     lower, n_iter = 0.0, 0
     while n_iter < max_iter:
-        for _ in range(CENTERING):
+        for _ in range(CENTRING):
             step = program.newton(point, mu)
             n_iter += 1
             new = program.moved(point, step, mu)
@@ -150,9 +138,10 @@ def _by_slopes(
         risk = program.worst_risk(step.coef, step.intercept)
         if risk.risk < dual.risk:
             coef, intercept, dual = step.coef, step.intercept, risk
-        if new is None or dual.risk - lower <= AIM * target:
+        # one centre beyond the target: its few steps tell the model apart from its neighbours
+        if new is None or dual.risk - lower <= FALL * target:
             break
-        mu *= LESS
+        mu *= FALL
     gap = max(dual.risk - lower, 0.0)
     return Solution(
         coef=coef,
@@ -171,14 +160,14 @@ class DualPoint:
     """Mean slopes ``a`` (n,) with what is positive inside the set of a row, and what follows.
 
     ``spread`` is s - a^2, the variance of the slopes of a row; ``rest`` the distance of s, or of a
-    where one slope is infinite, to its other bound, None where there is none. They are kept as they
+    where one slope is infinite, to its other bound, 1 where there is none. They are kept as they
     are, since differences of nearly equal numbers say little. ``u`` is C^-1 g and ``room`` is
     delta - g'C^-1 g.
     """
 
     a: Array
     spread: Array
-    rest: Array | None
+    rest: Array
     u: Array
     room: float
     triangle: Array
@@ -230,7 +219,13 @@ class SlopeProgram:
         self.X, self.y, self.weights, self.B = X[used], y[used], weights[used], B[used]
         self.loss, self.delta, self.fit_intercept = loss, delta, fit_intercept
         self.lo, self.hi = loss.slopes
-        self.bounded = bool(np.isfinite(self.lo) and np.isfinite(self.hi))
+        below, above = np.isfinite(loss.slopes)
+        #: rest = r_0 + r_a a + r_s s
+        self.bound = (1.0, 0.0, 0.0)
+        if below and above:
+            self.bound = (-self.lo * self.hi, self.lo + self.hi, -1.0)
+        elif below or above:
+            self.bound = (-self.lo, 1.0, 0.0) if below else (self.hi, -1.0, 0.0)
         self.c = loss.residual(np.zeros_like(self.y), self.y)
         self.o = np.asarray(loss.orientation(self.y), dtype=float)
         #: the weight of the budget among the barriers: as much as all rows, so that the centres
@@ -241,9 +236,9 @@ class SlopeProgram:
         #: the coefficients of the slopes in the condition of the intercept
         self.even = self.weights * self.o
 
-    def point(self, a: Array, spread: Array, rest: Array | None) -> DualPoint | None:
+    def point(self, a: Array, spread: Array, rest: Array) -> DualPoint | None:
         """Return a point, None where it is outside."""
-        if not ((spread > 0).all() and (rest is None or (rest > 0).all())):
+        if not ((spread > 0).all() and (rest > 0).all()):
             return None
         n, d = self.X.shape
         C = ((self.weights * (a**2 + spread)) @ self.B.reshape(n, -1)).reshape(d, d)
@@ -264,18 +259,12 @@ class SlopeProgram:
             masses = np.array([self.weights[self.o < 0].sum(), self.weights[self.o > 0].sum()])
             least = masses[masses > 0].min()
             a = size / 2 * least / masses[(self.o > 0).astype(int)]
-        while True:
-            rest: Array | None
-            if self.bounded:
-                spread = (a - lo) * (hi - a) / 2
-                rest = spread
-            else:
-                spread = np.full_like(a, size**2)
-                rest = a - lo if np.isfinite(lo) else hi - a if np.isfinite(hi) else None
-            point = self.point(a, spread, rest)
-            if point is not None:
-                return point
+        (r_0, r_a, r_s), point = self.bound, None
+        while point is None:
+            spread = (a - lo) * (hi - a) / 2 if r_s else np.full_like(a, size**2)
+            point = self.point(a, spread, r_0 + r_a * a + r_s * (a**2 + spread))
             a = a / 2
+        return point
 
     def value(self, point: DualPoint) -> float:
         """Return the dual objective: a bound below the worst-case risk of every model."""
@@ -284,9 +273,7 @@ class SlopeProgram:
 
     def barrier(self, point: DualPoint, mu: float) -> float:
         """Return the function whose minimum is the centre: -value/mu and the barriers."""
-        logs = np.log(point.spread).sum() + self.heavy * np.log(point.room)
-        if point.rest is not None:
-            logs += np.log(point.rest).sum()
+        logs = np.log(point.spread * point.rest).sum() + self.heavy * np.log(point.room)
         return -self.value(point) / mu - float(logs)
 
     def newton(self, point: DualPoint, mu: float) -> NewtonStep:
@@ -302,16 +289,13 @@ class SlopeProgram:
         curved = self.weights * self.loss.kappa / (2 * mu)
         grad_a = -self.weights * self.c / mu + 2 * a * curved + self.heavy * rise_a / room
         grad_v = curved - 1 / point.spread + self.heavy * rise_v / room
-        aa, av, vv = 2 / point.spread, np.zeros_like(a), 1 / point.spread**2
-        determinant = aa * vv
-        if point.rest is not None:
-            rest_a, rest_v = self._rest_slopes(a)
-            grad_a -= rest_a / point.rest
-            grad_v -= rest_v / point.rest
-            p, q = rest_a / point.rest, rest_v / point.rest
-            # det(D + (p, q)(p, q)') without a difference
-            determinant = determinant + aa * q**2 + vv * p**2
-            aa, av, vv = aa + p**2, p * q, vv + q**2
+        aa, vv = 2 / point.spread, 1 / point.spread**2
+        p, q = (slope / point.rest for slope in self._rest_slopes(a))
+        grad_a -= p
+        grad_v -= q
+        # det(D + (p, q)(p, q)') without a difference
+        determinant = aa * vv + aa * q**2 + vv * p**2
+        aa, av, vv = aa + p**2, p * q, vv + q**2
         inverse = np.stack([vv, -av, -av, aa]).T.reshape(-1, 2, 2) / determinant[:, None, None]
         # the Hessian of h is 2 W'C^-1 W with the columns dg/da - 2a pi B u and -pi B u of W
         push = -self.weights[:, None] * moved
@@ -353,24 +337,21 @@ class SlopeProgram:
             step[:, 0] -= self.even * (self.even @ step[:, 0]) / (self.even @ self.even)
         return step, v
 
-    def _rest_slopes(self, a: Array) -> tuple[Any, float]:
+    def _rest_slopes(self, a: Array) -> tuple[Array, float]:
         """Return the derivatives of ``rest`` in the coordinates of a Newton step."""
-        if self.bounded:
-            return self.lo + self.hi - 2 * a, -1.0
-        return (1.0 if np.isfinite(self.lo) else -1.0), 0.0
+        _, r_a, r_s = self.bound
+        return r_a + 2 * r_s * a, r_s
 
     def moved(self, point: DualPoint, step: NewtonStep, mu: float) -> DualPoint | None:
         """Return the point after the longest halved step that lowers the barrier function."""
         before = self.barrier(point, mu)
         length = 1.0
         rest_a, rest_v = self._rest_slopes(point.a)
-        for _ in range(HALVINGS):
+        while length > SHORTEST:
             a = point.a + length * step.da
             # s is linear in the step and a^2 is not
             spread = point.spread + length * step.dv - (length * step.da) ** 2
-            rest = point.rest
-            if rest is not None:
-                rest = rest + length * (rest_a * step.da + rest_v * step.dv)
+            rest = point.rest + length * (rest_a * step.da + rest_v * step.dv)
             new = self.point(a, spread, rest)
             if new is not None:
                 fall = before - self.barrier(new, mu)

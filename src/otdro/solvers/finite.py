@@ -41,18 +41,12 @@ from ..losses.base import Ends, Loss
 from ..problem import Problem, Solution
 from ..progress import logger
 from .exact import Method, Starts, constant_solution, verdict
-from .predictor_corrector import SHORT_OF, corrected_step, follow, longest
+from .predictor_corrector import FALL, LAST, SHORT_OF, corrected_step, follow, longest
 
 Array = NDArray[Any]
 
 #: Nodes near a row to start with, and the most pairs that a row gains at a time.
 PAIRS = 4
-#: The factor by which the complementarity falls between two looks at all pairs.
-FALL = 0.1
-#: The last complementarity that is aimed at, relative to the target.
-LAST = 1e-2
-#: The least product of a slack and its multiplier that is aimed at, relative to the level.
-LEAST_PRODUCT = 0.1
 
 
 class FiniteSupport(Method):
@@ -103,16 +97,10 @@ class Finite:
     def gains(self, x: Array) -> Array:
         """Return l(u_j'theta + b, y_i) - lam c_ij for all pairs."""
         z = self.columns @ x[:-1]
+        # two labels need two rows of losses, whatever n
         labels, which = np.unique(self.y, return_inverse=True)
-        if len(labels) <= 2:
-            # two labels need two rows of losses, whatever n
-            table = np.stack([self.loss.value(z, np.full_like(z, label)) for label in labels])
-            gains = table[which]
-        else:
-            shape = (len(self.y), len(z))
-            y = np.broadcast_to(self.y[:, None], shape)
-            gains = self.loss.value(np.broadcast_to(z, shape), y)
-        return np.asarray(gains - x[-1] * self.cost)
+        losses = self.loss.value(*np.broadcast_arrays(z, labels[:, None]))
+        return np.asarray(losses[which] - x[-1] * self.cost)
 
     def over(self, kept: Array, delta: float) -> Master:
         """Return the problem over the kept pairs."""
@@ -279,7 +267,7 @@ def descend(master: Master, state: State, level: float, max_iter: int) -> tuple[
 
     Products are not driven far below the level, whatever the residual. Also the number of steps.
     """
-    least = LEAST_PRODUCT * level / master.degree
+    least = FALL * level / master.degree
     lacks: list[float] = []
 
     def done(now: tuple[State, Residual]) -> bool:

@@ -37,10 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
-from ..costs import Cost
+from ..costs import Cost, Norm
 from ..design import Design, model_scores
 from ..duality import (
     PRECISION,
+    TRIES,
     Dual,
     balance,
     factored,
@@ -54,9 +55,18 @@ from ..problem import Problem, Solution
 from .conic.interior import expanded
 from .euclidean.newton import Coordinates
 from .euclidean.order_one import SHARP, SHORTEST
-from .exact import Method, Starts, duality_gap, each_alone, verdict
+from .exact import Method, duality_gap, verdict
 from .norm_rows import FaceRows, NormPoint, NormRows, NormStep, norm_rows
-from .predictor_corrector import SHORT_OF, corrected_step, longest
+from .predictor_corrector import (
+    ARMIJO,
+    CENTRED,
+    CENTRING,
+    FALL,
+    LAST,
+    SHORT_OF,
+    corrected_step,
+    longest,
+)
 
 Array = NDArray[Any]
 
@@ -70,27 +80,12 @@ SHARE_OF_NORM = 0.1
 LEFT = 0.1
 #: Pieces that a row does not have are this far below its others, in units of the risk.
 FAR_BELOW = 1e3
-#: The decrease, in units of mu, below which a barrier problem is solved.
-CENTRED = 0.1
-#: The share of the predicted decrease that such a step must bring: a higher one keeps it centred.
-ARMIJO = 0.1
-#: The least mu, in units of the target: smaller ones leave rounding only.
-LEAST = 1e-2
-#: The length of a step below which the barrier problem is solved instead, and the share of the mean
-#: product at which it is.
+#: The length of a step below which the barrier problem is solved instead.
 JAMMED = 0.1
-#: A barrier problem is left where only shorter steps than this would lower it.
-SHORT = 2.0**-20
-#: Newton steps to one barrier problem at most, and without progress before the search ends.
-PATIENCE = 50
 #: Progress is a fall of the gap, or of the sum of the products, by this factor.
 PROGRESS = 0.9
-#: Newton steps to the heights of the rows.
-ROOT_STEPS = 8
 #: The factor by which a step may increase the sum of the products.
 MOST_GROWTH = 2.0
-#: Problems with some cuts of a norm at most.
-ROUNDS = 300
 #: The share of the gap so far to which a problem with some cuts is solved, and of the risk to which
 #: that of a start is known.
 LOOSE = 0.1
@@ -103,15 +98,13 @@ Branch = tuple[Array, Array, Array, Array]
 class Pieces:
     """J pieces of n rows in (z, s): ``value`` (J, n), ``slope`` (p, J, n), ``bend`` (p, p, J, n).
 
-    ``label`` (J, n) is the label of a piece, ``kept`` (J,) whether it is the row's own. The slope
-    in z is dl/dz at the place the row is moved to. ``there`` (J, n) are the pieces that exist.
+    The first half is of the row's own label, the other half of the other one. The slope in z is
+    dl/dz at the place the row is moved to. ``there`` (J, n) are the pieces that exist.
     """
 
     value: Array
     slope: Array
     bend: Array
-    label: Array
-    kept: Array
     there: Array
 
 
@@ -209,45 +202,54 @@ class Minimum:
 
 @dataclass(frozen=True, eq=False)
 class PricedRows:
-    """Rows in the coordinates of a cost, their labels and weights, the loss, and the prices."""
+    """The rows of a problem in the coordinates of its cost, and the pieces of its loss."""
 
+    problem: Problem
     design: Design
-    y: Array
-    weights: Array
     worst: WorstLoss
-    cost: Cost
-    delta: float
-    kappa: float
-    fit_intercept: bool
+
+    @property
+    def y(self) -> Array:
+        """The labels."""
+        return self.problem.y
+
+    @property
+    def weights(self) -> Array:
+        """The weights."""
+        return self.problem.weights
 
     @property
     def rate(self) -> float:
         """The price of one unit of the last scalar: delta Lip of t, or delta of lam."""
-        return self.delta * self.worst.rate
+        return self.problem.ball.delta * self.worst.rate
+
+    @property
+    def cost(self) -> Cost:
+        """The norm of the coordinates."""
+        cost = self.problem.ball.cost
+        return Norm(2) if cost.euclidean else cost
 
     def norm(self, theta: Array) -> float:
         """Return the dual norm of coordinates."""
-        return float(np.linalg.norm(theta) if self.cost.euclidean else self.cost.dual_norm(theta))
+        return float(self.cost.dual_norm(theta))
+
+    def risk(
+        self, place: Place, w: float | None = None, guess: float = 0.0, rtol: float = PRECISION
+    ) -> Dual:
+        """Return the worst-case risk of a place whose coefficients have dual norm w."""
+        problem, w = self.problem, self.norm(place.theta) if w is None else w
+        known = (place.z, problem.y, problem.weights, problem.loss, w, problem.ball)
+        return priced_risk(*known, guess, rtol)
 
     def at(self, z: Array, s: Array) -> Pieces:
         """Return the pieces of both labels."""
-        price = self.kappa * self.worst.rate
-        parts = []
-        for kept, label in ((True, self.y), (False, -self.y)):
-            for height, slope, bend in self.worst.under(z, label, s):
-                if not kept:
-                    slope[-1] -= price
-                parts.append((height - price * s[-1] * (not kept), slope, bend, label, kept))
-        values, slopes, bends, labels, own = zip(*parts, strict=True)
-        value = np.stack(values)
-        return Pieces(
-            value=value,
-            slope=np.stack(slopes, axis=1),
-            bend=np.stack(bends, axis=2),
-            label=np.stack(labels),
-            kept=np.array(own),
-            there=np.isfinite(value),
-        )
+        price = self.problem.ball.label_cost * self.worst.rate
+        own, changed = (self.worst.under(z, label, s) for label in (self.y, -self.y))
+        values, slopes, bends = zip(*own, *changed, strict=True)
+        value, slope = np.stack(values), np.stack(slopes, axis=1)
+        value[len(own) :] -= price * s[-1]
+        slope[-1, len(own) :] -= price
+        return Pieces(value, slope, np.stack(bends, axis=2), np.isfinite(value))
 
     def gradient(self, mean: Array) -> Array:
         """Return the gradient in (theta, b, s) from mean slopes (p, n) of the rows in (z, s)."""
@@ -257,7 +259,7 @@ class PricedRows:
         g[:d] = self.design.adjoint(mean[0])
         g[d:] = mean.sum(axis=1)
         g[-1] += self.rate
-        if not self.fit_intercept:
+        if not self.problem.fit_intercept:
             g[d] = 0.0
         return g
 
@@ -273,35 +275,30 @@ class PricedRows:
                 H[:d, d + k] = self.design.adjoint(bend[0, k])
         H[d:, :d] = H[:d, d:].T
         H[d:, d:] = bend.sum(axis=2)
-        if not self.fit_intercept:
+        if not self.problem.fit_intercept:
             H[d, :] = H[:, d] = 0.0
             H[d, d] = 1.0
         return H
 
-    def polar(self, g: Array) -> float:
-        """Return the norm of a gradient in theta."""
-        return float(np.linalg.norm(g) if self.cost.euclidean else self.cost.norm(g))
-
-    def bound(self, label: Array, kept: Array, q: Array, a: Array) -> tuple[float, Array]:
-        """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes.
-
-        ``label`` (J, n) is that of a piece, ``kept`` (J,) whether it is the row's own.
-        """
+    def bound(self, q: Array, a: Array) -> tuple[float, Array]:
+        """Return the bound of shares q and slopes a (J, n) of pieces, and the rows' mean slopes."""
+        ball, J = self.problem.ball, len(q)
         mass = self.weights * np.maximum(q, 0.0)
-        if self.fit_intercept:
+        if self.problem.fit_intercept:
             # slopes with sum m a = 0, those of the heavier sign made smaller
             a = a * balance(mass * a, axis=(0, 1))
         pull = np.sum(mass * a, axis=0)
-        changed = float(mass[~kept].sum())
-        size = self.polar(self.design.adjoint(pull))
+        changed = float(mass[J // 2 :].sum())
+        size = float(self.cost.norm(self.design.adjoint(pull)))
         if self.worst.scalars == 1:
             need = size / self.worst.loss.lipschitz
         else:
             square = float(np.sum(mass * a**2))
             need = size**2 / square if square > 0 else 0.0
-        excess = max(0.0, need - (self.delta - self.kappa * changed))
+        excess = max(0.0, need - (ball.delta - ball.label_cost * changed))
+        label = np.repeat([1.0, -1.0], J // 2)[:, None] * self.y
         conjugate = np.where(mass > 0, self.worst.loss.conjugate(a, label), 0.0)
-        value = -float(np.sum(mass * conjugate)) / (1 + excess / self.delta)
+        value = -float(np.sum(mass * conjugate)) / (1 + excess / ball.delta)
         mean = pull / np.where(self.weights > 0, self.weights, 1.0)
         return (value if np.isfinite(value) and q.min() >= 0 else 0.0), mean
 
@@ -381,7 +378,7 @@ def minimise(
     while True:
         n_iter += 1
         equations = _Equations(rows, norm, now)
-        step = corrected_step(equations, LEAST * target)
+        step = corrected_step(equations, LAST * target)
         risk = rows.rate * float(now.place.s[-1])
         risk += float(rows.weights @ now.pieces.value.max(axis=0))
         if best is None or risk < best.risk:
@@ -394,7 +391,7 @@ def minimise(
         progress = np.array([gap, equations.total])
         if (progress < PROGRESS * marks).any():
             marks, marked = np.minimum(marks, progress), n_iter
-        if gap <= target or n_iter >= min(max_iter, marked + PATIENCE):
+        if gap <= target or n_iter >= min(max_iter, marked + CENTRING):
             break
         after, length = _after(equations, step, unit)
         if after is None:
@@ -402,7 +399,7 @@ def minimise(
         if length >= JAMMED:
             now, solved = after, True
         else:
-            mu = (JAMMED if solved else 1.0) * equations.mean
+            mu = (FALL if solved else 1.0) * equations.mean
             now, solved, taken = _centred(rows, norm, now, mu, goal)
             n_iter += taken
     return replace(best, gap=gap, slopes=slopes, n_iter=n_iter)
@@ -426,7 +423,7 @@ def _on_path(
     top = pieces.value.max(axis=0)
     behind = top - pieces.value
     h = np.full_like(top, mu)
-    for _ in range(ROOT_STEPS):
+    for _ in range(TRIES):
         # sum mu/(h + behind) is convex and falls: Newton's steps stay below the root
         q = mu / (h + behind)
         h += (q.sum(axis=0) - 1) / (q / (h + behind)).sum(axis=0)
@@ -449,13 +446,13 @@ def _centred(
     """Return the least of the barrier problem at mu, whether it was reached, and the steps."""
     now = _on_path(rows, now.place, now.pieces, now.norm, norm, mu)
     value = _barrier(rows, norm, now, mu)
-    for n_iter in range(PATIENCE):
+    for n_iter in range(CENTRING):
         equations = _Equations(rows, norm, now)
         step = equations.step(mu)
         if step.descent <= CENTRED * mu:
             return now, True, n_iter
         length = min(1.0, SHORT_OF * equations.longest(step, prices=False))
-        while length > SHORT:
+        while length > SHORTEST:
             after = _along(equations, step, length, goal.unit)
             if after is not None:
                 after = _on_path(rows, after.place, after.pieces, after.norm, norm, mu)
@@ -625,7 +622,7 @@ class _Equations:
         if step is not None:
             q = q + step.dq
             a = a + along(pieces.bend[0], [step.dz, *step.move[len(now.place.theta) + 1 :]])
-        return self.rows.bound(pieces.label, pieces.kept, q / q.sum(axis=0), a)
+        return self.rows.bound(q / q.sum(axis=0), a)
 
 
 class PricedLabels(Method):
@@ -643,34 +640,20 @@ class PricedLabels(Method):
             return f"order=2 with {type(loss).__name__} needs a Euclidean or Mahalanobis cost"
         return None
 
-    def solve(
-        self,
-        problems: list[Problem],
-        deltas: Array,
-        tols: Sequence[float],
-        max_iter: int,
-        starts: Sequence[Starts] | None,
-    ) -> list[list[Solution]]:
-        """Return the solutions from those with fixed labels, which ``starts`` are."""
-        assert starts is not None
-
-        def alone(p: int, problem: Problem, fixed: Starts) -> list[Solution]:
-            # rows without weight, those left out by a fold, have barriers that stop steps
-            used = problem.weights > 0
-            place = np.where(used, np.cumsum(used) - 1, -1)
-            X, y, weights = (rows[used] for rows in (problem.X, problem.y, problem.weights))
-            part = replace(problem, X=X, y=y, weights=weights)
-            at = Coordinates(part)
-            path = []
-            for delta, start in zip(deltas.tolist(), fixed, strict=True):
-                solution = _unchanged(problem.at(delta), start, tols[p])
-                if solution is None:
-                    solution = _solved(part.at(delta), at, tols[p], max_iter, start)
-                    solution = expanded(problem, place, solution)
-                path.append(solution)
-            return path
-
-        return each_alone(problems, starts, alone)
+    def _solve_one(
+        self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution from the one with fixed labels, which ``start`` is."""
+        assert start is not None
+        unchanged = _unchanged(problem, start, tol)
+        if unchanged is not None:
+            return unchanged
+        # rows without weight, those left out by a fold, have barriers that stop steps
+        used = problem.weights > 0
+        place = np.where(used, np.cumsum(used) - 1, -1)
+        X, y, weights = (rows[used] for rows in (problem.X, problem.y, problem.weights))
+        part = replace(problem, X=X, y=y, weights=weights)
+        return expanded(problem, place, _solved(part, tol, max_iter, start))
 
 
 def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None:
@@ -693,76 +676,29 @@ def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None
     return replace(fixed, objective=max(risk, fixed.objective), gap=gap)
 
 
-def _solved(
-    problem: Problem, at: Coordinates, tol: float, max_iter: int, start: Solution
-) -> Solution:
+def _solved(problem: Problem, tol: float, max_iter: int, start: Solution) -> Solution:
     """Return the minimiser from the solution with fixed labels."""
     unit = problem.constant[1]
     target = tol * unit
-    rows = priced_rows(problem, at)
+    at, worst = Coordinates(problem), worst_loss(problem.loss, problem.ball.order)
+    assert worst is not None
+    rows = PricedRows(problem, at.design, worst)
     theta, b = at.theta(start.coef), at.centred(start.intercept, start.coef)
-    place, risk = _start(rows, theta, b, problem)
+    first, risk = _start(rows, theta, b)
     above = risk - (start.objective - start.gap)
     norm = norm_rows(problem.ball.cost, rows.design.d)
     goal = Goal(unit, target, max_iter)
     if norm is None:
-        best = _by_cuts(rows, problem, place, above, goal)
+        best = _by_cuts(rows, first, above, goal)
     else:
-        best = minimise(rows, norm, place, above, goal)
-    zero = _constant(rows, problem, best.risk - best.gap)
+        best = minimise(rows, norm, first, above, goal)
+    zero = _constant(rows, best.risk - best.gap)
     if zero is not None and zero.risk <= best.risk:
         best = replace(zero, slopes=best.slopes, n_iter=best.n_iter)
-    return _solution(problem, at, best, target)
-
-
-def priced_rows(problem: Problem, at: Coordinates) -> PricedRows:
-    """Return the rows of a problem in its coordinates."""
-    ball = problem.ball
-    worst = worst_loss(problem.loss, ball.order)
-    assert worst is not None
-    return PricedRows(
-        at.design,
-        problem.y,
-        problem.weights,
-        worst,
-        ball.cost,
-        ball.delta,
-        ball.label_cost,
-        problem.fit_intercept,
-    )
-
-
-def _start(rows: PricedRows, theta: Array, b: float, problem: Problem) -> tuple[Place, float]:
-    """Return a place along coefficients, short ones where these are 0, and its risk.
-
-    A price makes coefficients smaller: they are halved while the risk falls.
-    """
-    if not theta.any():
-        a = rows.weights * rows.worst.loss.derivative(np.full(len(rows.y), b), rows.y)
-        pull = rows.design.adjoint(a)
-        theta = -LEAST_NORM / max(rows.norm(pull), np.finfo(float).tiny) * pull
-    w = rows.norm(theta)
-    place = Place(theta, b, np.array([w]), rows.design.scores(theta) + b)
-    dual = _risk(problem, place, w, rtol=LOOSE)
-    while w > LEAST_NORM:
-        half = Place(*(part / 2 for part in vars(place).values()))
-        at_half = _risk(problem, half, w / 2, rtol=LOOSE)
-        if at_half.risk >= dual.risk:
-            break
-        place, dual, w = half, at_half, w / 2
-    if rows.worst.scalars == 2:
-        growth = rows.worst.growth
-        least = 2 * w**2 / growth if growth > 0 else 0.0
-        place = replace(place, s=np.array([w, max(dual.multiplier, least)]))
-    return place, dual.risk
-
-
-def _solution(problem: Problem, at: Coordinates, best: Minimum, target: float) -> Solution:
-    """Return the solution on the rows as given, at the best multiplier of its coefficients."""
     place = best.place
     coef = at.coef(place.theta)
     w = float(problem.ball.cost.dual_norm(coef)) if coef.any() else 0.0
-    dual = _risk(problem, place, w, best.multiplier)
+    dual = rows.risk(place, w, best.multiplier)
     gap = max(best.gap - (best.risk - dual.risk), 0.0)
     return Solution(
         coef=np.ascontiguousarray(coef),
@@ -777,15 +713,32 @@ def _solution(problem: Problem, at: Coordinates, best: Minimum, target: float) -
     )
 
 
-def _risk(
-    problem: Problem, place: Place, w: float, guess: float = 0.0, rtol: float = PRECISION
-) -> Dual:
-    """Return the worst-case risk of a place whose coefficients have dual norm w."""
-    known = (place.z, problem.y, problem.weights, problem.loss, w, problem.ball)
-    return priced_risk(*known, guess, rtol)
+def _start(rows: PricedRows, theta: Array, b: float) -> tuple[Place, float]:
+    """Return a place along coefficients, short ones where these are 0, and its risk.
+
+    A price makes coefficients smaller: they are halved while the risk falls.
+    """
+    if not theta.any():
+        a = rows.weights * rows.worst.loss.derivative(np.full(len(rows.y), b), rows.y)
+        pull = rows.design.adjoint(a)
+        theta = -LEAST_NORM / max(rows.norm(pull), np.finfo(float).tiny) * pull
+    w = rows.norm(theta)
+    place = Place(theta, b, np.array([w]), rows.design.scores(theta) + b)
+    dual = rows.risk(place, w, rtol=LOOSE)
+    while w > LEAST_NORM:
+        half = Place(*(part / 2 for part in vars(place).values()))
+        at_half = rows.risk(half, w / 2, rtol=LOOSE)
+        if at_half.risk >= dual.risk:
+            break
+        place, dual, w = half, at_half, w / 2
+    if rows.worst.scalars == 2:
+        growth = rows.worst.growth
+        least = 2 * w**2 / growth if growth > 0 else 0.0
+        place = replace(place, s=np.array([w, max(dual.multiplier, least)]))
+    return place, dual.risk
 
 
-def _by_cuts(rows: PricedRows, problem: Problem, start: Place, above: float, goal: Goal) -> Minimum:
+def _by_cuts(rows: PricedRows, start: Place, above: float, goal: Goal) -> Minimum:
     """Return the minimum under a norm known only by ``norm``, ``dual_norm`` and ``direction``.
 
     The dual norm is the largest of its cuts <v, theta>, ||v|| <= 1, and v = direction(theta) is the
@@ -795,40 +748,39 @@ def _by_cuts(rows: PricedRows, problem: Problem, start: Place, above: float, goa
     d, cost = rows.design.d, rows.cost
     normals = np.asarray(cost.direction(np.vstack([np.eye(d), -np.eye(d)])))
     best, lower, n_iter = None, 0.0, 0
-    for _ in range(ROUNDS):
+    while True:
         reached = above if best is None else best.gap
         rough = goal._replace(target=max(LOOSE * reached, goal.target / 4))
         part = minimise(rows, FaceRows(normals), start, above, rough)
         n_iter += part.n_iter
         lower = max(lower, part.risk - part.gap)
-        dual = _risk(problem, part.place, rows.norm(part.place.theta))
+        dual = rows.risk(part.place)
         if best is None or dual.risk < best.risk:
             best = replace(part, risk=dual.risk, multiplier=dual.multiplier)
         best = replace(best, gap=duality_gap(best.risk, lower), n_iter=n_iter)
         if best.gap <= goal.target or n_iter >= goal.max_iter:
-            break
+            return best
         normals = np.vstack([normals, cost.direction(part.place.theta)[None]])
-    assert best is not None
-    return best
 
 
-def _constant(rows: PricedRows, problem: Problem, lower: float) -> Minimum | None:
+def _constant(rows: PricedRows, lower: float) -> Minimum | None:
     """Return theta = 0 with its gap over a lower bound, None where no constant is finite.
 
     The adversary may change labels until the class +1 has any mass p' at most delta/kappa away from
     its own; the best constant is that of the most even p'.
     """
-    loss, reach = rows.worst.loss, rows.delta / rows.kappa
+    loss, ball = rows.worst.loss, rows.problem.ball
+    reach = ball.delta / ball.label_cost
     p = float(rows.weights @ (rows.y > 0))
     # by symmetry the risk of the best constant is largest where half of the mass is +1
     even = float(np.clip(0.5, p - reach, p + reach))
     b = 0.0
-    if rows.fit_intercept and even != 0.5:
+    if rows.problem.fit_intercept and even != 0.5:
         if not 0 < even < 1:
             return None
         b = float(loss.constant(np.array([-1.0, 1.0]), np.array([1 - even, even])))
     n, d = len(rows.y), rows.design.d
     place = Place(np.zeros(d), b, np.zeros(rows.worst.scalars), np.full(n, b))
-    dual = _risk(problem, place, 0.0)
+    dual = rows.risk(place, 0.0)
     gap = duality_gap(dual.risk, lower)
     return Minimum(place, dual.risk, dual.multiplier, gap, np.zeros(n), 1)

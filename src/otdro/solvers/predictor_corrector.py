@@ -24,6 +24,16 @@ Array = NDArray[Any]
 
 #: The share of the way to the boundary that a step takes.
 SHORT_OF = 0.995
+#: The factor by which products fall from one centre of the path to the next.
+FALL = 0.1
+#: The least products that are aimed at, in units of the target: smaller ones leave rounding only.
+LAST = 1e-2
+#: The squared Newton decrement, in units of mu, below which a barrier problem is solved.
+CENTRED = 0.1
+#: The share of the predicted decrease that a step of a barrier problem must bring.
+ARMIJO = 0.1
+#: Newton steps to one barrier problem at most.
+CENTRING = 50
 
 Iterate = TypeVar("Iterate")
 
