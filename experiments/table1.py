@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
-from otdro import DROClassifier, costs, metrics
+from otdro import costs, metrics
 from otdro.comparison import (
     Labelled,
     Setting,
@@ -126,7 +126,8 @@ def wasserstein(setting: Setting) -> Any:
 
 
 def _paper(cost: Any, setting: Setting, order: Any = "auto") -> Any:
-    return DROClassifier(cost=cost, order=order, delta="cv", rule="min", **setting.ours())
+    model = default_model("classification", setting)
+    return model.set_params(cost=cost, order=order, delta="cv", rule="min")
 
 
 def _baselines(scale: str) -> list[Method]:

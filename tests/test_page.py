@@ -13,7 +13,7 @@ from chromium import MISSING, Browser, program
 from otdro import DROClassifier, audit, report
 from otdro.costs import Mahalanobis
 from otdro.inspection.summary import share_in_words
-from otdro.report.markup import number
+from otdro.report.pictures import number
 
 pytestmark = pytest.mark.skipif(program() is None, reason=MISSING)
 

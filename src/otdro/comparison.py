@@ -137,10 +137,6 @@ class Setting:
     intercept: bool = True
     seed: int | None = None
 
-    def ours(self) -> dict[str, Any]:
-        """Return the same as parameters of our estimators."""
-        return {"cv": self.cv, "fit_intercept": self.intercept, "random_state": self.seed}
-
 
 # The models.
 
@@ -148,7 +144,7 @@ class Setting:
 def default_model(task: str, setting: Setting) -> Any:
     """Return our estimator of the task with its defaults."""
     model = DROClassifier if task == "classification" else DRORegressor
-    return model(**setting.ours())
+    return model(cv=setting.cv, fit_intercept=setting.intercept, random_state=setting.seed)
 
 
 def plain(task: str, setting: Setting) -> Any:
@@ -370,18 +366,14 @@ def measures(model: Any, data: Labelled) -> dict[str, float]:
     if data.task == "regression":
         error = model.predict(X) - y
         return {"RMSE": float(np.sqrt(np.mean(error**2))), "MAE": float(np.abs(error).mean())}
-    if hasattr(model, "decision_function"):
-        scores = model.decision_function(X)
-        if scores.ndim == 1:
-            sign = np.where(y == model.classes_[1], 1.0, -1.0)
-            loss = float(np.logaddexp(0, -sign * scores).mean())
-            # a score of 0 predicts the first class, as scikit-learn does
-            return {"log-loss": loss, "accuracy": float(((scores > 0) == (sign > 0)).mean())}
-    loss = float("nan")
-    if hasattr(model, "predict_proba"):
+    loss, scored = float("nan"), hasattr(model, "decision_function")
+    if scored and len(model.classes_) == 2:
+        sign = np.where(y == model.classes_[1], 1.0, -1.0)
+        loss = float(np.logaddexp(0, -sign * model.decision_function(X)).mean())
+    elif hasattr(model, "predict_proba"):
         column = np.searchsorted(model.classes_, y)
         chances = model.predict_proba(X)[np.arange(len(y)), column]
-        if hasattr(model, "estimators_") and not hasattr(model, "decision_function"):
+        if hasattr(model, "estimators_") and not scored:
             # the share of a forest's trees may be 0: count one more tree that knows nothing
             trees = len(model.estimators_)
             chances = (trees * chances + 1 / len(model.classes_)) / (trees + 1)

@@ -25,8 +25,8 @@ from ..inspection.drifting import DELTA, Drifts, Step
 from ..inspection.record import changes
 from . import preparing, printing
 from .errors import UserError
-from .options import AuditOptions, DriftOptions, PredictOptions, asked, check_outputs, document_of
-from .reading import PIECE, PLAIN, days_in, holds_dates, locate, numbers_in, origin, pieces
+from .options import AuditOptions, DriftOptions, PredictOptions
+from .reading import PIECE, PLAIN, days_in, holds_dates, locate, numbers_in, pieces
 
 #: The exit code where a requirement is not met.
 NOT_MET = 3
@@ -42,7 +42,7 @@ FORMULA = re.compile(rf"(?!{PLAIN}$)[=+\-@].")
 def predict(options: PredictOptions) -> None:
     """Read the table in pieces, predict, and write in pieces; nothing half-written is left."""
     model, out, identifier = options.model, options.out, options.identifier
-    check_outputs({"--out": out}, model, options.data)
+    printing.check_outputs({"--out": out}, model, options.data)
     fitted = persistence.load(model)
     if not hasattr(fitted, "feature_names_in_"):
         raise UserError(f"{model} holds a {type(fitted).__name__}, not a model from otdro fit.")
@@ -107,8 +107,10 @@ def audit(options: AuditOptions) -> int:
     if options.max_drift is not None and options.new is None:
         raise UserError("--max-drift needs new rows: give them by --new.")
     page = options.report
-    check_outputs({"--report": page}, options.model, options.data, options.new, options.check)
-    earlier = None if options.check is None else document_of(options.check, "audit")
+    printing.check_outputs(
+        {"--report": page}, options.model, options.data, options.new, options.check
+    )
+    earlier = None if options.check is None else printing.document_of(options.check, "audit")
     with printing.working("reading") as doing:
         model = persistence.load(options.model)
         result, rows, notes = audited(model, options, doing)
@@ -126,7 +128,7 @@ def audit(options: AuditOptions) -> int:
             told = {"title": title, "notes": notes, "requirements": requirements}
             write(page, result, model=model, row_names=rows, **told)
     check = None if earlier is None else checked(earlier, result, str(options.check))
-    head = {**asked("audit", options, "model", "data", "target", "new"), "check": check}
+    head = {**printing.asked("audit", options, "model", "data", "target", "new"), "check": check}
     document = {**head, **result.to_dict()}
     document["advice"] = summary.still_to_do(result.advice, requirements)
     code = _told(
@@ -196,39 +198,39 @@ def checked(earlier: dict[str, Any], result: Audit, file: str) -> dict[str, Any]
             )
     before, after = earlier["breaking_points"], now["breaking_points"]
     changed = changes(earlier, now)
-    bounds = [_bound("accuracy", earlier["accuracy"], now["accuracy"])]
+    # name, before, now, and 1 where less is worse, else -1
+    bounds = [("accuracy", earlier["accuracy"], now["accuracy"], 1)]
     levels = earlier["constant_accuracy"], now["constant_accuracy"]
     if isclose(*levels):
         name = "delta of a constant's accuracy"
-        bounds.append(_bound(name, before["constant"], after["constant"]))
+        bounds.append((name, before["constant"], after["constant"], 1))
     else:
         changed.append(
             f"a constant's accuracy was {levels[0]:.4g} and is {levels[1]:.4g}: the deltas at "
             "which the model is as bad are of different levels, and not compared."
         )
     for level, delta in after["levels"].items():
-        bounds.append(_bound(f"delta of accuracy {level}", before["levels"].get(level), delta))
+        bounds.append((f"delta of accuracy {level}", before["levels"].get(level), delta, 1))
     # an endless loss is None, here NaN
     curve = {key: np.array(earlier["curve"][key], float) for key in ("delta", "accuracy", "risk")}
     deltas = curve["delta"]
-    accuracy, risk = result.accuracy(deltas), result.risk(deltas)
-    k = int((curve["accuracy"] - accuracy).argmax())
-    name = f"accuracy within delta {deltas[k]:.4g}"
-    bounds.append(_bound(name, curve["accuracy"][k], accuracy[k]))
+    curves = [("accuracy", curve["accuracy"], result.accuracy(deltas), 1)]
     if np.isfinite(curve["risk"]).any():
-        k = int(np.nanargmax(risk - curve["risk"]))
-        name = f"worst-case loss within delta {deltas[k]:.4g}"
-        bounds.append(_bound(name, curve["risk"][k], risk[k], sign=-1))
+        curves.append(("worst-case loss", curve["risk"], result.risk(deltas), -1))
+    for what, old_curve, new_curve, sign in curves:
+        k = int(np.nanargmax(sign * (old_curve - new_curve)))
+        bounds.append((f"{what} within delta {deltas[k]:.4g}", old_curve[k], new_curve[k], sign))
+    lines = [_bound(*bound) for bound in bounds]
     return {
         "file": file,
         "date": earlier["record"]["date"],
         "changed": changed,
-        "bounds": bounds,
-        "worse": any(line["worse"] for line in bounds),
+        "bounds": lines,
+        "worse": any(line["worse"] for line in lines),
     }
 
 
-def _bound(name: str, before: Any, now: Any, sign: int = 1) -> dict[str, Any]:
+def _bound(name: str, before: Any, now: Any, sign: int) -> dict[str, Any]:
     """Return a bound before and now; worse is less for ``sign`` 1, more for -1.
 
     None stands for infinity. Versions differ in rounding, which makes no bound worse.
@@ -280,12 +282,11 @@ def drift(options: DriftOptions) -> int:
             in_time = holds_dates(batch)
             batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
             tables = [tables[0].loc[batch.index]]
+        seen_by, beside, owner = model, (target, options.by), "that the model needs"
         if model is None:
-            tables = [t.drop(columns=[] if options.by is None else options.by) for t in tables]
-            rows, seen_by = _columns(tables, options, notes, differences)
-        else:
-            seen_by, beside = model, (target, options.by)
-            rows = [preparing.model_rows(model, table, differences, beside) for table in tables]
+            old = tables[0].drop(columns=[] if options.by is None else options.by)
+            seen_by, owner = _preparation(old, options, notes), "of the old one"
+        rows = [preparing.model_rows(seen_by, t, differences, beside, owner) for t in tables]
         samples = [_labelled(t, X, target, model) for t, X in zip(tables, rows, strict=True)]
         doing("measuring the drift")
         settings = {"cost": options.cost, "order": options.order, "random_state": options.seed}
@@ -304,7 +305,7 @@ def drift(options: DriftOptions) -> int:
     farthest = max(result.steps, key=lambda step: step.delta)
     batches = result.to_dict()
     head = {
-        **asked("drift", options, "old", "by", "target", "model"),
+        **printing.asked("drift", options, "old", "by", "target", "model"),
         "new": news,
         "scale": None if model is not None else options.scale,
         "batches": batches["steps"],
@@ -346,36 +347,18 @@ def _labelled(table: Any, X: Any, target: str | None, model: Any) -> Any:
     return X, table[target].to_numpy()
 
 
-def _columns(
-    tables: list[Any], options: DriftOptions, notes: list[str], differences: preparing.Differences
-) -> tuple[list[Any], Any]:
-    """Return the columns of the tables, and the steps that impute, encode and scale them.
-
-    The steps are fitted to the first table.
-    """
-    old = tables[0]
+def _preparation(old: Any, options: DriftOptions, notes: list[str]) -> Any:
+    """Return the steps that impute, encode and scale the columns of a table, fitted to it."""
     if options.target is not None:
         preparing.check_column(options.target, list(old.columns))
         old = old.drop(columns=options.target)
     names = list(old.columns)
-    data = preparing.usable_columns(
-        old,
-        preparing.split_names(options.categorical, names),
-        preparing.split_names(options.keep, names),
+    categorical, keep = (
+        preparing.split_names(given, names) for given in (options.categorical, options.keep)
     )
+    data = preparing.usable_columns(old, categorical, keep)
     notes += data.notes
-    front = preparing.pipeline(data, options.scale).fit(data.X)
-    rows = [data.X]
-    for new in tables[1:]:
-        missing = [name for name in data.kinds if origin(name, new.columns) is None]
-        if missing:
-            raise UserError(
-                f"the new table lacks columns of the old one: {preparing.listed(missing)}. Add "
-                "them, or leave them out with --drop."
-            )
-        rows.append(preparing.columns_as(new, data.kinds))
-        differences.count_unseen(front, rows[-1])
-    return rows, front
+    return preparing.pipeline(data, options.scale).fit(data.X)
 
 
 # What is required, and what is printed.

@@ -21,28 +21,10 @@ from sklearn.pipeline import Pipeline
 
 from .. import comparison
 from ..chunks import Chunk, Chunks
-from ..comparison import (
-    AGAINST,
-    CONSTANT,
-    EUCLIDEAN,
-    METHODS,
-    MIX,
-    OWN,
-    Labelled,
-    Score,
-    Setting,
-    Summary,
-    default_model,
-    fit_model,
-    inner_folds,
-    prepare,
-    rounds,
-    summarise,
-    verdict,
-)
+from ..comparison import AGAINST, METHODS, Labelled, Score, Setting, Summary, summarise, verdict
 from ..costs.table import Grid, cost_name
 from ..design import WRITTEN_UP_TO
-from ..estimators.columns import ColumnGroups
+from ..estimators.columns import PARTS, ColumnGroups
 from ..estimators.summary import cost_in_words
 from ..files import replacing
 from ..inspection import Audit, Stability, audit, stability
@@ -52,21 +34,10 @@ from ..persistence import save as write_model
 from ..scaling import AUTO, scaler
 from . import preparing, printing
 from .errors import UserError, in_options
-from .options import (
-    CompareOptions,
-    DemoOptions,
-    FitOptions,
-    Learning,
-    asked,
-    check_outputs,
-    parameters,
-    with_drift,
-)
+from .options import CompareOptions, DemoOptions, FitOptions, Learning
 from .preparing import Array, Prepared
 from .reading import PIECE, Source, pieces, required_numbers
 
-#: Switches of a column up to which all are printed: those of three categories.
-SWITCHES = 3
 #: Training rows of a split of the demo.
 TRAIN = 60
 #: Rows and columns of the simulated table of the demo.
@@ -94,8 +65,8 @@ class Task(NamedTuple):
 
 def started(options: Learning) -> Task:
     """Read the table; take delta and the published model from where the options say."""
-    options, origin = with_drift(options)
-    ours = parameters(options)
+    options, origin = preparing.with_drift(options)
+    ours = preparing.parameters(options)
     with printing.working("reading"):
         data = preparing.prepared(options)
     if origin is not None:
@@ -112,7 +83,7 @@ def shared_document(
     """Return what the documents of ``fit`` and ``compare`` share."""
     options, data = task.options, task.data
     return {
-        **asked(command, options, "data", "target"),
+        **printing.asked(command, options, "data", "target"),
         "task": data.task,
         "rows": len(data.y),
         "columns": len(data.kinds),
@@ -131,7 +102,7 @@ def fit(options: FitOptions) -> None:
     save, page = options.save, options.report
     if save is not None:
         check_name(save)
-    check_outputs({"--save": save, "--report": page}, *options.inputs)
+    printing.check_outputs({"--save": save, "--report": page}, *options.inputs)
     task = started(options)
     options, data = task.options, task.data
     with printing.working("fitting"):
@@ -191,9 +162,11 @@ def fitted(task: Task) -> tuple[Any, list[str]]:
     """
     options, data, source = task.options, task.data, task.source
     columns, notes = task.columns(), []
-    cv = inner_folds(data.y, data.task, options.seed, data.groups) if data.folder is None else 5
-    setting = Setting(cv=cv, seed=options.seed)
-    model = default_model(data.task, setting).set_params(**task.ours)
+    setting = Setting(seed=options.seed)
+    if data.folder is None:
+        cv = comparison.inner_folds(data.y, data.task, options.seed, data.groups)
+        setting = replace(setting, cv=cv)
+    model = comparison.default_model(data.task, setting).set_params(**task.ours)
     with warnings.catch_warnings(record=True, action="always") as caught:
         if data.folder is not None:
             columns.fit(data.X, data.y)
@@ -204,10 +177,10 @@ def fitted(task: Task) -> tuple[Any, list[str]]:
                 f"{len(data.y)} random ones, and counts and comparisons are of these."
             )
         else:
-            rows = prepare(columns, data)
+            rows = comparison.prepare(columns, data)
             if source is not None:
-                model = source.models(columns, model, data)[MIX]
-            fit_model(model, rows)
+                model = source.models(columns, model, data)[comparison.MIX]
+            comparison.fit_model(model, rows)
     if source is not None:
         notes.append(model.message_)
         if source.saved is not None:
@@ -442,7 +415,8 @@ def directions_told(report: dict[str, Any]) -> list[tuple[str, str]]:
             title = ""
     for column, prices in list(report["switches"].items())[:SHOWN]:
         told = [f"{name} {price:.3g}" for name, price in prices.items()]
-        if len(told) > SWITCHES:
+        # those of three categories are three
+        if len(told) > PARTS:
             told = [told[0], told[-1], f"and {len(told) - 2} between"]
         lines.append((f"  switch {column}", ", ".join(told)))
     return lines
@@ -525,7 +499,7 @@ def _risk(value: Any, classes: list[str]) -> str:
 def compare(options: CompareOptions) -> None:
     """Compare on random splits and print; draw if a file is named."""
     splits, plot = options.splits, options.plot
-    check_outputs({"--plot": plot}, *options.inputs)
+    printing.check_outputs({"--plot": plot}, *options.inputs)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"{plot} must end in .png, .svg or .pdf.")
     if options.is_of_quantile:
@@ -557,7 +531,9 @@ def compare(options: CompareOptions) -> None:
 def scores_of(task: Task, repeats: int | None, methods: list[str]) -> list[Score]:
     """Return the scores of the methods on all splits; a bar shows how far the fits are."""
     options, data, source = task.options, task.data, task.source
-    splits = rounds(data.y, data.task, repeats, options.seed, data.groups, options.forward)
+    splits = comparison.rounds(
+        data.y, data.task, repeats, options.seed, data.groups, options.forward
+    )
     fits = comparison.compare(
         data,
         task.columns(),
@@ -581,9 +557,9 @@ def compared(task: Task) -> list[Summary]:
         order = np.random.default_rng(task.options.seed).permutation(len(data.y))
         data.notes.append(f"methods are compared on {preparing.IN_MEMORY} random rows.")
         task = task._replace(data=data.part(np.sort(order[: preparing.IN_MEMORY])))
-    scores = scores_of(task, None, [m for m in METHODS if m != EUCLIDEAN])
+    scores = scores_of(task, None, [m for m in METHODS if m != comparison.EUCLIDEAN])
     # the model that is fitted comes first, and the others are compared with it
-    this = OWN if task.source is None else MIX
+    this = comparison.OWN if task.source is None else comparison.MIX
     return summarise(sorted(scores, key=lambda score: score.method != this))
 
 
@@ -668,11 +644,13 @@ def _demonstrate(data: Labelled, options: DemoOptions) -> None:
     splitter = StratifiedShuffleSplit(reps, train_size=TRAIN, random_state=seed)
     splits = list(splitter.split(data.X, data.y))
     first = data.part(splits[0][0])
-    setting = Setting(cv=inner_folds(first.y, data.task, seed), seed=seed)
-    model = Pipeline([("columns", scaler()), ("model", default_model(data.task, setting))])
+    setting = Setting(cv=comparison.inner_folds(first.y, data.task, seed), seed=seed)
+    model = Pipeline(
+        [("columns", scaler()), ("model", comparison.default_model(data.task, setting))]
+    )
     model.fit(first.X, first.y)
     report = described(model[-1], audit(model, first.X, first.y), "cv")
-    methods = [name for name in METHODS if name != CONSTANT]
+    methods = [name for name in METHODS if name != comparison.CONSTANT]
     fits = comparison.compare(data, scaler(), splits, methods=methods, seed=seed)
     scores = summarise(list(printing.tracked(fits, len(splits) * len(methods), "comparing models")))
     printing.say()

@@ -1,16 +1,13 @@
 """The commands and their options: a class per command, whose docstring is its help.
 
-Each field holds its help and what it takes. What a command does is imported when it runs. Below are
-the checks that several commands share.
+Each field holds its help and what it takes. What a command does is imported when it runs.
 """
 
 # ruff: noqa: RUF009 - `option`, `choice` and `argument` return fields
 
 from __future__ import annotations
 
-import json
-import os
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from importlib import import_module
 from inspect import Signature, signature
 from pathlib import Path
@@ -29,10 +26,6 @@ KEEP = "Dates or ids to use all the same: A,B."
 ORDER = "1 or 2; the model's own, else 1."
 MAX_DRIFT = "Exit with 3 if the drift is surely larger."
 COSTS = ("learned", "euclidean", "l1", "linf")
-#: Drifts whose least p-value, times their number, is above this may all be chance.
-SIGNIFICANT = 0.05
-#: The version of the documents of ``--json``: it changes when a key changes its meaning.
-SCHEMA = 2
 
 
 AT_LEAST_0 = Wanted(is_tolerance, "be a number >= 0")
@@ -271,105 +264,3 @@ def _register(name: str, cls: type[Output], module: str) -> None:
 
 for _name, (_cls, _module) in COMMANDS.items():
     _register(_name, _cls, _module)
-
-
-# Checks that commands share.
-
-
-def parameters(chosen: Learning) -> dict[str, Any]:
-    """Return what was chosen as parameters of the estimator, without those left at defaults."""
-    if chosen.tolerance is not None and chosen.rule != "tolerance":
-        raise UserError("--tolerance is for --rule tolerance; add that, or leave it out.")
-    names = ("cost", "rule", "loss", "tolerance")
-    values: dict[str, Any] = {name: getattr(chosen, name) for name in names}
-    if chosen.delta != "cv":
-        values["delta"] = chosen.delta if chosen.delta == "theory" else float(chosen.delta)
-    if chosen.order != "auto":
-        values["order"] = int(chosen.order)
-    quantile = getattr(chosen, "quantile", None)
-    if quantile is not None:
-        from ..losses import Quantile
-
-        if chosen.loss not in (None, "quantile"):
-            raise UserError(f"--quantile is for --loss quantile, not {chosen.loss}.")
-        values["loss"] = Quantile(tau=quantile)
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def document_of(path: Path, command: str) -> dict[str, Any]:
-    """Return a document that ``--json`` printed; refuse what is none of this command."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeError):
-        document = None
-    if not isinstance(document, dict) or document.get("command") != command:
-        raise UserError(f"{path} is no document of otdro {command} --json; make one.")
-    if document.get("schema") != SCHEMA:
-        raise UserError(
-            f"{path} has schema {document.get('schema')} and this version reads {SCHEMA}; make it "
-            f"again by otdro {command} --json."
-        )
-    return document
-
-
-def with_drift(options: Any) -> tuple[Any, str | None]:
-    """Return options whose delta is that of the drifts of --delta-from, and its origin in words.
-
-    It is the 80% quantile, of fewer than five drifts the largest, in the cost and order that they
-    were measured in. A delta of 0 would be a fit without any ball, so that it is refused, as are
-    drifts that may all be chance.
-    """
-    file = options.delta_from
-    if file is None:
-        return options, None
-    document = document_of(file, "drift")
-    for option, given in (("delta", options.delta != "cv"), ("rule", options.rule is not None)):
-        if given:
-            raise UserError(f"--{option} and --delta-from both choose delta; leave one out.")
-    delta, order = float(document["quantiles"]["0.8"]), str(document["order"])
-    if options.order not in ("auto", order):
-        raise UserError(f"the drifts in {file} are of order {order}: use --order {order}.")
-    chances = [float(batch["p_value"]) for batch in document["batches"]]
-    count = len(chances)
-    if delta <= 0 or min(chances) * count > SIGNIFICANT:
-        raise UserError(
-            f"the drifts in {file} do not exceed their noise (their 80% quantile is "
-            f"{delta:.3g}, the least p-value {min(chances):.2g}), so that they give no delta: "
-            "leave --delta-from out."
-        )
-    values = {"delta": repr(delta), "order": order}
-    # without a model the drift was measured in its own scaling and cost
-    if document["scale"] is not None:
-        values["scale"] = document["scale"] if options.scale == "auto" else options.scale
-        values["cost"] = options.cost or "euclidean"
-    origin = f"the 80% quantile of the {count} drift{'' if count == 1 else 's'} in {file}"
-    return replace(options, **values), origin
-
-
-def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -> None:
-    """Refuse files that cannot be written, or that this command reads, before any work is done.
-
-    ``outputs`` maps the options to what they name.
-    """
-    named = [name for name in inputs if name not in (None, "-")]
-    taken = {Path(str(name)).resolve(): "the command reads" for name in named}
-    for option, path in outputs.items():
-        if path is None:
-            continue
-        if path.is_dir():
-            raise UserError(f"{path} is a folder; name a file in it.")
-        if not path.parent.is_dir():
-            raise UserError(f"there is no folder {path.parent}; make it first.")
-        if not os.access(path.parent, os.W_OK):
-            raise UserError(f"no permission to write in {path.parent}. Choose another place.")
-        if path.resolve() in taken:
-            raise UserError(
-                f"{option} {path} would replace a file that {taken[path.resolve()]}; name another."
-            )
-        taken[path.resolve()] = f"{option} names"
-
-
-def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:
-    """Return the part of a document that says what was asked, and of which version."""
-    values = {name: getattr(options, name) for name in names}
-    return {"command": command, "schema": SCHEMA, "version": __version__, **values}

@@ -33,10 +33,11 @@ from sklearn.preprocessing import OneHotEncoder
 from .. import persistence
 from ..comparison import MIX, RECALIBRATED, Labelled
 from ..estimators.columns import column_groups
+from ..inspection.auditing import RARE
 from ..inspection.summary import SHOWN
 from ..mix import MixClassifier, MixRegressor
 from ..scaling import scaler
-from . import reading
+from . import printing, reading
 from .errors import UserError
 from .options import Learning
 
@@ -63,6 +64,63 @@ SOURCE = "source"
 CLOSE = 0.65
 #: How the name of a column of identifiers ends.
 ID_NAME = re.compile(r"(?:^|[_\W])(?:id|uuid|guid|key|index|nr)$|[a-z]I[dD]$|^Unnamed: 0$", re.I)
+
+
+# What is asked of the model.
+
+
+def parameters(chosen: Learning) -> dict[str, Any]:
+    """Return what was chosen as parameters of the estimator, without those left at defaults."""
+    if chosen.tolerance is not None and chosen.rule != "tolerance":
+        raise UserError("--tolerance is for --rule tolerance; add that, or leave it out.")
+    names = ("cost", "rule", "loss", "tolerance")
+    values: dict[str, Any] = {name: getattr(chosen, name) for name in names}
+    if chosen.delta != "cv":
+        values["delta"] = chosen.delta if chosen.delta == "theory" else float(chosen.delta)
+    if chosen.order != "auto":
+        values["order"] = int(chosen.order)
+    quantile = getattr(chosen, "quantile", None)
+    if quantile is not None:
+        from ..losses import Quantile
+
+        if chosen.loss not in (None, "quantile"):
+            raise UserError(f"--quantile is for --loss quantile, not {chosen.loss}.")
+        values["loss"] = Quantile(tau=quantile)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def with_drift(options: Any) -> tuple[Any, str | None]:
+    """Return options whose delta is that of the drifts of --delta-from, and its origin in words.
+
+    It is the 80% quantile, of fewer than five drifts the largest, in the cost and order that they
+    were measured in. A delta of 0 would be a fit without any ball, so that it is refused, as are
+    drifts that may all be chance.
+    """
+    file = options.delta_from
+    if file is None:
+        return options, None
+    document = printing.document_of(file, "drift")
+    if options.delta != "cv" or options.rule is not None:
+        option = "--rule" if options.delta == "cv" else "--delta"
+        raise UserError(f"{option} and --delta-from both choose delta; leave one out.")
+    delta, order = float(document["quantiles"]["0.8"]), str(document["order"])
+    if options.order not in ("auto", order):
+        raise UserError(f"the drifts in {file} are of order {order}: use --order {order}.")
+    chances = [float(batch["p_value"]) for batch in document["batches"]]
+    count = len(chances)
+    if delta <= 0 or min(chances) * count > RARE:
+        raise UserError(
+            f"the drifts in {file} do not exceed their noise (their 80% quantile is "
+            f"{delta:.3g}, the least p-value {min(chances):.2g}), so that they give no delta: "
+            "leave --delta-from out."
+        )
+    values = {"delta": repr(delta), "order": order}
+    # without a model the drift was measured in its own scaling and cost
+    if document["scale"] is not None:
+        values["scale"] = document["scale"] if options.scale == "auto" else options.scale
+        values["cost"] = options.cost or "euclidean"
+    origin = f"the 80% quantile of the {count} drift{'' if count == 1 else 's'} in {file}"
+    return replace(options, **values), origin
 
 
 # A table to learn from.
@@ -137,7 +195,14 @@ def _split(table: Any, options: Learning, notes: list[str]) -> Prepared:
         raise UserError(
             f"the table has {len(y)} rows with a target; the folds need {LEAST}: add more."
         )
-    environments = None if groups is None else _environments(table[groups])
+    environments = None
+    if groups is not None:
+        environments = required_groups(table[groups]).astype(str).to_numpy(object)
+        if len(set(environments)) < 2:
+            raise UserError(
+                f"all rows are of the environment {environments[0]!r}; folds that leave "
+                "environments out need two. Leave --groups out."
+            )
     data = usable_columns(table[features], categorical, keep)
     if identifier is not None:
         data.X.index = table[identifier].to_numpy()
@@ -205,28 +270,16 @@ def required_groups(column: Any) -> Any:
     return column
 
 
-def _environments(column: Any) -> Array:
-    """Return the environment of every row as text; refuse missing ones, and one for all."""
-    names = np.array([str(value) for value in required_groups(column)], dtype=object)
-    if len(set(names)) < 2:
-        raise UserError(
-            f"all rows are of the environment {names[0]!r}; folds that leave environments out "
-            "need two. Leave --groups out."
-        )
-    return names
-
-
 def _labels_alike(y: Array, target: str) -> list[str]:
     """Return a note where labels differ in nothing but case and blanks."""
     if y.dtype.kind != "U":
         return []
-    alike: dict[str, list[str]] = {}
-    for label in np.unique(y).tolist():
-        alike.setdefault(" ".join(label.casefold().split()), []).append(repr(label))
+    labels = pd.Series(np.unique(y))
+    alike = labels.groupby(labels.str.casefold().str.split().str.join(" "))
     return [
-        f"the labels {', '.join(same)} of the target {target!r} differ in case or blanks only, and "
-        "are taken for different ones; write them alike if they are not."
-        for same in alike.values()
+        f"the labels {', '.join(map(repr, same))} of the target {target!r} differ in case or "
+        "blanks only, and are taken for different ones; write them alike if they are not."
+        for _, same in alike
         if len(same) > 1
     ]
 
@@ -397,12 +450,11 @@ def _placeholder(name: str, numbers: Array) -> list[str]:
 
     It is written with nines only, as -999, there twice or more, and far below all other values.
     """
-    finite = numbers[np.isfinite(numbers)]
+    finite = np.sort(numbers[np.isfinite(numbers)])
     least = finite.min(initial=0.0)
-    others = finite[finite != least]
-    count = len(finite) - len(others)
+    count = int((finite == least).sum())
     nines = re.fullmatch("-99+", f"{least:g}")
-    if not nines or count == 1 or not len(others) or others.min() <= least / 2:
+    if not nines or count in (1, len(finite)) or finite[count] <= least / 2:
         return []
     return [
         f"column {name!r} holds {least:g} {count} times, far below its other values: if "
@@ -427,11 +479,8 @@ def _check_mixed(column: Any) -> None:
 
 def _replaced(missing: int, infinite: int, how: str, name: str = "") -> list[str]:
     """Return a note on missing and infinite values, of the column of a name or of a table."""
-    parts = [
-        f"{count} {kind} value{'' if count == 1 else 's'}"
-        for count, kind in ((missing, "missing"), (infinite, "infinite"))
-        if count
-    ]
+    counts = {"missing": missing, "infinite": infinite}
+    parts = [f"{n} {kind} value{'' if n == 1 else 's'}" for kind, n in counts.items() if n]
     where = f"column {name!r}: " if name else ""
     verb = "is" if missing + infinite == 1 else "are"
     return [f"{where}{' and '.join(parts)} {verb} replaced {how}."] if parts else []
@@ -463,11 +512,11 @@ def kinds_of(front: Any) -> dict[str, str]:
 
     Of any other preparation nothing is known.
     """
-    parts = {kind: columns for kind, _, columns in getattr(front, "transformers_", [])}
-    kinds = {kind: kind.rpartition(" ")[2] for kind in parts}
-    if not set(kinds.values()) <= {"numbers", "texts"}:
+    steps = getattr(front, "transformers_", [])
+    parts = [(kind.rpartition(" ")[2], columns) for kind, _, columns in steps]
+    if any(kind not in ("numbers", "texts") for kind, _ in parts):
         return {}
-    return {str(name): kinds[kind] for kind, columns in parts.items() for name in columns}
+    return {str(name): kind for kind, columns in parts for name in columns}
 
 
 # A table for a saved model.
@@ -537,12 +586,17 @@ def table_of(name: str, options: Any, notes: list[str]) -> Any:
 
 
 def model_rows(
-    model: Any, table: Any, differences: Differences, beside: Sequence[str | None] = ()
+    model: Any,
+    table: Any,
+    differences: Differences,
+    beside: Sequence[str | None] = (),
+    owner: str = "that the model needs",
 ) -> Any:
     """Return the columns of a table that the model was fitted to, in its order.
 
     ``beside`` are columns that need not be the model's: the target, the groups. A model without
-    names takes the other columns in the order of the file.
+    names takes the other columns in the order of the file. ``owner`` says whose columns they are.
+    A preparation of columns alone counts as a model.
     """
     names = getattr(model, "feature_names_in_", None)
     # a column of dates may be the model's under the names of its parts
@@ -560,15 +614,19 @@ def model_rows(
     missing = [name for name, column in origins.items() if column is None]
     if missing:
         raise UserError(
-            f"the table lacks columns that the model needs: {listed(missing)}. Add them, or "
-            "fit again without them."
+            f"the table lacks columns {owner}: {listed(missing)}. Add them, or start without them "
+            "by --drop."
         )
-    differences.unused = [str(name) for name in rest.columns if name not in origins.values()]
-    front: Any = getattr(model, "named_steps", {}).get("columns")
+    front: Any = getattr(model, "named_steps", {}).get("columns", model)
+    counted = None
+    if hasattr(model, "predict"):
+        # what a preparation leaves out and replaces is noted where it is made
+        counted = differences
+        differences.unused = [str(name) for name in rest.columns if name not in origins.values()]
     kinds = kinds_of(front)
     if not kinds:
         return rest[list(names)]
-    frame = columns_as(rest, kinds, differences)[list(names)]
+    frame = columns_as(rest, kinds, counted)[list(names)]
     differences.count_unseen(front, frame)
     return frame
 
@@ -606,7 +664,7 @@ class Published:
                     "linear; use --scale standard or none."
                 )
             return pipeline(data, "standard" if scale == "auto" else scale, most=None)
-        parts, kinds = self.saved[0].transformers_, kinds_of(self.saved[0])
+        kinds = kinds_of(self.saved[0])
         missing = [name for name in kinds if name not in data.kinds]
         if missing:
             raise UserError(
@@ -619,25 +677,21 @@ class Published:
                 f"column {other[0]!r} holds {data.kinds[other[0]]}, for --source {self.file} it "
                 f"held {kinds[other[0]]}; write it alike."
             )
+        parts = self.saved[0].transformers_
         steps = [(kind, FrozenEstimator(step), columns) for kind, step, columns in parts]
         added = {name: kind for name, kind in data.kinds.items() if name not in kinds}
-        if added:
-            own = pipeline(Prepared(data.X, data.y, data.task, kinds=added), scale)
-            more = "more " * len(steps)
-            steps += [(more + kind, step, columns) for kind, step, columns in own.transformers]
+        own = pipeline(replace(data, kinds=added), scale).transformers
+        steps += [("more " * len(parts) + kind, step, columns) for kind, step, columns in own]
         return ColumnTransformer(steps, sparse_threshold=0, verbose_feature_names_out=False)
 
     def linear(self, columns: Any, data: Prepared) -> tuple[Array, Array]:
         """Return coefficients (K, d) and intercepts (K,) in fitted prepared columns."""
         names = [str(name) for name in columns.get_feature_names_out()]
         if self.saved is not None:
-            own = self.saved[-1]
-            coef, intercept = np.atleast_2d(own.coef_), np.atleast_1d(own.intercept_)
-            wide = np.zeros((len(coef), len(names)))
-            wide[:, : coef.shape[1]] = coef
-            return wide, intercept
-        assert self.coefficients is not None
-        raw = dict(self.coefficients)
+            coef = np.atleast_2d(self.saved[-1].coef_)
+            added = len(names) - coef.shape[1]
+            return np.pad(coef, [(0, 0), (0, added)]), np.atleast_1d(self.saved[-1].intercept_)
+        raw = dict(self.coefficients or {})
         shift = raw.pop(INTERCEPT)
         coef = np.array([raw.get(name, 0.0) for name in column_groups(columns, names).names])
         # the image of 0 and 1 in every column of numbers gives its affine map
@@ -697,10 +751,9 @@ def _coefficients(file: Path, data: Prepared, labels: list[str]) -> dict[str, fl
             f"has {len(labels)} classes: use a model from otdro fit --save."
         )
     table = reading.read(reading.locate(str(file)))
-    for name in ("column", "coefficient"):
-        if name not in table.columns:
-            raise UserError(f"--source {file} must have the columns column,coefficient.")
-    names = [str(name).strip() for name in table["column"]]
+    if not {"column", "coefficient"} <= set(table.columns):
+        raise UserError(f"--source {file} must have the columns column,coefficient.")
+    names = table["column"].astype(str).str.strip().tolist()
     twice = [name for name in names if names.count(name) > 1]
     values = reading.required_numbers(table["coefficient"])
     if twice or not np.isfinite(values).all():

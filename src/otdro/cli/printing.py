@@ -1,9 +1,10 @@
-"""Terminal output: 80 columns, colour only on a terminal and never with NO_COLOR."""
+"""Output: 80 columns, colour only on a terminal and never with NO_COLOR; documents of --json."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,13 +19,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from .. import __version__
 from ..costs.table import Grid
 from ..progress import logger, watched
+from .errors import UserError
+from .options import Reading
 
 Item = TypeVar("Item")
 
 #: Columns of a terminal that are used.
 WIDTH = 80
+#: The version of the documents of ``--json``: it changes when a key changes its meaning.
+SCHEMA = 2
 #: The audience of what is printed: a person, a program (JSON), or nobody.
 _READER = ContextVar("_READER", default="person")
 
@@ -67,6 +73,51 @@ def tell(document: dict[str, Any], show: Callable[[], None]) -> None:
         sys.stdout.write(json.dumps(_plain(document), indent=1) + "\n")
     elif _READER.get() == "person":
         show()
+
+
+def asked(command: str, options: Reading, *names: str) -> dict[str, Any]:
+    """Return the part of a document that says what was asked, and of which version."""
+    values = {name: getattr(options, name) for name in names}
+    return {"command": command, "schema": SCHEMA, "version": __version__, **values}
+
+
+def document_of(path: Path, command: str) -> dict[str, Any]:
+    """Return a document that ``--json`` printed; refuse what is none of this command."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeError):
+        document = None
+    if not isinstance(document, dict) or document.get("command") != command:
+        raise UserError(f"{path} is no document of otdro {command} --json; make one.")
+    if document.get("schema") != SCHEMA:
+        raise UserError(
+            f"{path} has schema {document.get('schema')} and this version reads {SCHEMA}; make it "
+            f"again by otdro {command} --json."
+        )
+    return document
+
+
+def check_outputs(outputs: dict[str, Path | None], *inputs: str | Path | None) -> None:
+    """Refuse files that cannot be written, or that this command reads, before any work is done.
+
+    ``outputs`` maps the options to what they name.
+    """
+    named = [name for name in inputs if name not in (None, "-")]
+    taken = {Path(str(name)).resolve(): "the command reads" for name in named}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            raise UserError(f"{path} is a folder; name a file in it.")
+        if not path.parent.is_dir():
+            raise UserError(f"there is no folder {path.parent}; make it first.")
+        if not os.access(path.parent, os.W_OK):
+            raise UserError(f"no permission to write in {path.parent}. Choose another place.")
+        if path.resolve() in taken:
+            raise UserError(
+                f"{option} {path} would replace a file that {taken[path.resolve()]}; name another."
+            )
+        taken[path.resolve()] = f"{option} names"
 
 
 def heading(text: str) -> None:

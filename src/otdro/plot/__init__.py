@@ -5,16 +5,16 @@ No global setting of matplotlib is touched; the caller saves and shows.
 
 from __future__ import annotations
 
-from .charts import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
-from .charts import CoefficientPathDisplay as CoefficientPathDisplay
-from .charts import DriftDisplay as DriftDisplay
-from .charts import PathDisplay as PathDisplay
-from .charts import PriceDisplay as PriceDisplay
-from .charts import StabilityDisplay as StabilityDisplay
-from .charts import comparison as comparison
-from .plane import AdversaryDisplay as AdversaryDisplay
-from .plane import BallDisplay as BallDisplay
-from .plane import ConfidenceRegionDisplay as ConfidenceRegionDisplay
+from .displays import AdversaryDisplay as AdversaryDisplay
+from .displays import BallDisplay as BallDisplay
+from .displays import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
+from .displays import CoefficientPathDisplay as CoefficientPathDisplay
+from .displays import ConfidenceRegionDisplay as ConfidenceRegionDisplay
+from .displays import DriftDisplay as DriftDisplay
+from .displays import PathDisplay as PathDisplay
+from .displays import PriceDisplay as PriceDisplay
+from .displays import StabilityDisplay as StabilityDisplay
+from .displays import comparison as comparison
 
 __all__ = [
     "AdversaryDisplay",

@@ -126,13 +126,14 @@
     return low < high ? [low, high].map((t) => [start[0] + t * along[0], start[1] + t * along[1]]) : null;
   }
 
-  function drawLines(group, model) {
+  // the boundary of a classifier; a model of numbers has none
+  function drawLines() {
     const [a, b] = [axis("x"), axis("y")];
-    const found = model && slopes(model, a, b);
+    const found = data.own === null ? [] : slopes(data.own, a, b);
     const lines = [];
-    for (let k = 0; found && k < found.length; k++) {
+    for (let k = 0; k < found.length; k++) {
       for (let m = k + 1; m < found.length; m++) {
-        const ends = segment(model, found, k, m, a, b);
+        const ends = segment(data.own, found, k, m, a, b);
         if (ends === null) continue;
         const [p, q] = ends;
         lines.push(element("line", {
@@ -141,7 +142,7 @@
         }));
       }
     }
-    byId(group).replaceChildren(...lines);
+    byId("own-lines").replaceChildren(...lines);
   }
 
   function drawCursors(stop) {
@@ -169,7 +170,7 @@
   function turn() {
     drawAxes();
     drawPlaces();
-    drawLines("own-lines", data.own);
+    drawLines();
   }
 
   function ring() {

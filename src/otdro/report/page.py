@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from html import escape
@@ -15,22 +16,12 @@ import numpy as np
 
 from .. import __version__
 from ..comparison import Summary, verdict
-from ..costs.table import EVEN, cost_name
+from ..costs.table import EVEN, ROWS, cost_name
 from ..estimators.summary import LISTED, held_out
 from ..files import write_atomic
-from ..inspection import Audit, Drift, Stability
-from ..inspection.summary import (
-    SPACES,
-    audit_pairs,
-    drift_pairs,
-    parts_grid,
-    requirement_in_words,
-    share_in_words,
-    still_to_do,
-)
+from ..inspection import Audit, Drift, Stability, summary
 from . import pictures
-from .markup import Html, bar, isolated, json_script, marker, name, number, plain, table
-from .pictures import View, change_text, extreme_directions, label
+from .pictures import View, change_text, extreme_directions, isolated, label, marker, number, plain
 
 #: What to say where the worst-case loss has no bound.
 UNBOUNDED = (
@@ -38,8 +29,6 @@ UNBOUNDED = (
 )
 #: The title of the table of rows, classes and groups.
 BREAKING = "Accuracy, what is certified of it, and the delta at which half of the rows are wrong"
-#: Lines of a table; what is left out is counted.
-LINES = 15
 #: What rules that do not compare costs by their fold scores compare them by.
 CRITERIA = {
     "auto": "the smoothed loss of held-out rows with a prior on delta",
@@ -141,8 +130,11 @@ def render(
         "js": script,
         # by which the content security policy knows the one script that may run
         "js-hash": f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
-        "data": json_script(pictures.script_data(view, texts, cursors)),
-        "lead": listed([requirement_in_words(line) for line in requirements])
+        # no HTML parser can leave it early; all that is not ASCII is escaped
+        "data": json.dumps(
+            pictures.script_data(view, texts, cursors), separators=(",", ":"), allow_nan=False
+        ).replace("<", "\\u003c"),
+        "lead": listed([summary.requirement_in_words(line) for line in requirements])
         + lead(audit, model, scores, rows, held_out),
         "good": goodness(audit, model),
         "held-out": held_out_rows(model),
@@ -160,21 +152,79 @@ def render(
         "rows": rows,
         "counted": "Rows are counted from 0. " if row_names is None else "",
         "wrong-already": f"{np.count_nonzero((audit.price == 0) & (audit.weights > 0)):,}",
-        "x-options": pictures.axis_options(view, view.chosen[0]),
-        "y-options": pictures.axis_options(view, view.chosen[1]),
+        "x-options": pictures.axis_options(view, 0),
+        "y-options": pictures.axis_options(view, 1),
         "unbounded": "" if np.isfinite(view.risk).all() else UNBOUNDED,
         "plain-risk": number(view.risk[0]),
         "rows-first": first_rows(view),
-        "breaking": table(*parts_grid(audit), BREAKING),
+        "breaking": table(*summary.parts_grid(audit), BREAKING),
         "columns": columns(audit),
         "cost": cost(audit, model),
         "drift": drifted(audit.drift),
-        "next": listed(still_to_do(audit.advice, requirements)),
+        "next": listed(summary.still_to_do(audit.advice, requirements)),
         "notes": listed([*audit.notes, *notes], "<h3>Notes</h3>"),
         **{f"at-{key}": escape(value) for key, value in texts[view.first].items()},
     }
     # in one pass: what is put in stays as it is
     return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: parts[mark[1]], _source("template.html"))
+
+
+# Texts and tables.
+
+
+class Html(str):
+    """Text that is HTML already; whatever else a table holds is only text."""
+
+
+def name(value: Any) -> Html:
+    """Return a name as HTML, with the whole of it (to a limit) as its title if it was cut."""
+    short, whole = plain(value), plain(value, 400)
+    title = f' title="{escape(whole)}"' if whole != short else ""
+    return Html(f"<bdi{title}>{escape(short)}</bdi>")
+
+
+def table(
+    head: Sequence[str],
+    body: Sequence[Sequence[str]],
+    caption: str,
+    words: int = 1,
+    most: int = ROWS,
+) -> str:
+    """Return a table; the first ``words`` columns are texts, the first of them names.
+
+    Lines after the first ``most`` are counted below.
+    """
+    if not body:
+        return ""
+    kind = ["" if j < words else ' class="n"' for j in range(len(head))]
+    top = "".join(
+        f'<th scope="col"{of}>{_cell(cell)}</th>' for of, cell in zip(kind, head, strict=True)
+    )
+    lines = [
+        f'<tr><th scope="row">{row[0] if isinstance(row[0], Html) else name(row[0])}</th>'
+        + "".join(f"<td{of}>{_cell(cell)}</td>" for of, cell in zip(kind[1:], row[1:], strict=True))
+        + "</tr>"
+        for row in body[:most]
+    ]
+    title = escape(caption)
+    more = f'<p class="note">{len(body) - most:,} more are not shown.</p>'
+    # the title stands outside of what scrolls, so that a phone shows all of it
+    return (
+        f'<div class="titled"><p class="caption" aria-hidden="true">{title}</p>'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{title}">'
+        f'<table aria-label="{title}"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>{more if len(body) > most else ''}</div>"
+    )
+
+
+def _cell(value: str) -> str:
+    return value if isinstance(value, Html) else escape(plain(value, 400))
+
+
+def bar(share: float, text: str) -> Html:
+    """Return a bar of a share of the cell's width, with its value beside it."""
+    width = 100 * float(np.clip(np.nan_to_num(share), 0, 1))
+    return Html(f'<span class="bar" style="--w:{width:.1f}%"></span><span>{escape(text)}</span>')
 
 
 def listed(sentences: Sequence[str], heading: str = "") -> str:
@@ -185,6 +235,9 @@ def listed(sentences: Sequence[str], heading: str = "") -> str:
 
 def _source(file: str) -> str:
     return files(__package__).joinpath(file).read_text(encoding="utf-8")
+
+
+# The sections.
 
 
 def _sampled(view: View) -> str:
@@ -209,7 +262,7 @@ def _legend(view: View) -> str:
 
 def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_out: str) -> str:
     """Return the top of the page: the verdict on held-out rows, then the audit of ``rows``."""
-    figures = [(name, plain(value, 400)) for name, value in audit_pairs(audit)]
+    figures = [(name, plain(value, 400)) for name, value in summary.audit_pairs(audit)]
     top = table(["figure", "value"], figures, f"The {rows}", words=2)
     if not scores:
         return top
@@ -270,14 +323,13 @@ def held_out_rows(model: Any) -> str:
     labels = ("predicted", "observed")
     if tested.classes is not None:
         shown = tested.classes[:LISTED]
-        counts = tested.confusion()[: len(shown), : len(shown)]
         lines = [
-            [str(label), *(f"{v:,.4g}" for v in row)]
-            for label, row in zip(shown, counts, strict=True)
+            [str(label), *(f"{v:,.4g}" for v in row[: len(shown)])]
+            for label, row in zip(tested.classes, tested.confusion(), strict=True)
         ]
         caption = "Held-out rows of each class (lines) and the class predicted (columns)"
         head = ["class", *(f"predicted {isolated(label)}" for label in shown)]
-        parts.append(table(head, lines, caption, total=len(tested.classes)))
+        parts.append(table(head, lines, caption, most=LISTED))
         second = isolated(tested.classes[1], 20)
         labels = (f"predicted probability of {second}", "observed share")
     bins = tested.calibration()
@@ -322,7 +374,7 @@ def _coefficients(audit: Audit) -> str:
     size = np.abs(coef).max(axis=0)
     ordered = sorted(groups.indices.items(), key=lambda item: -size[item[1]].max())
     body: list[list[str]] = []
-    for column, own in ordered[:LINES]:
+    for column, own in ordered[:ROWS]:
         values = dict(zip(own, groups.categories.get(column, []), strict=False))
         if values:
             body.append([column, *[""] * len(heads)])
@@ -330,11 +382,12 @@ def _coefficients(audit: Audit) -> str:
             head = Html(f"&emsp;{name(values[j])}") if values else groups.names[j]
             body.append([head, *map(number, coef[:, j])])
     body.append(["(intercept)", *map(number, intercept)])
-    where = "" if model.front is None else f", in {SPACES[audit.space]}"
-    more = "" if len(ordered) <= LINES else f" ({LINES} of {len(ordered)} columns)"
+    where = "" if model.front is None else f", in {summary.SPACES[audit.space]}"
+    more = "" if len(ordered) <= ROWS else f" ({ROWS} of {len(ordered)} columns)"
     if audit.classes is not None and len(audit.classes) > LISTED:
         more += f" ({LISTED} of {len(audit.classes)} classes)"
-    return table(["column", *heads], body, f"Coefficients{where}, largest first{more}")
+    title = f"Coefficients{where}, largest first{more}"
+    return table(["column", *heads], body, title, most=len(body))
 
 
 def _fit(model: Any) -> str:
@@ -355,19 +408,21 @@ def _fit(model: Any) -> str:
     ]
     lines += [["cost", cost_name(model.cost_)], ["order", str(int(model.ball_.order))]]
     weights = getattr(model, "weights_", {})
-    lines += [[f"weight of {part}", share_in_words(share)] for part, share in weights.items()]
+    lines += [
+        [f"weight of {part}", summary.share_in_words(share)] for part, share in weights.items()
+    ]
     return table(["the fit", "value"], lines, "The robust fit")
 
 
 def columns(audit: Audit) -> str:
     """Return what the adversary does in each column, its share of the budget as a bar."""
     by_column = audit.columns
-    head, body = by_column.grid(LINES)
+    head, body = by_column.grid(len(by_column))
     longest = float(by_column.share.max(initial=0.0)) or 1.0
     for line, j in zip(body, by_column.order(), strict=False):
         line[1] = bar(by_column.share[j] / longest, line[1])
     caption = "Columns, the one by which an adversary breaks the model most easily first"
-    return table(head, body, caption, total=len(by_column))
+    return table(head, body, caption)
 
 
 def first_rows(view: View) -> str:
@@ -375,7 +430,7 @@ def first_rows(view: View) -> str:
     audit = view.audit
     lines = []
     # the first rows are always among those that are drawn
-    for k in map(int, view.first_moved[:LINES]):
+    for k in map(int, view.first_moved[:ROWS]):
         flips = isolated(audit.flips_to[k])
         if audit.classes is None:
             flips = "too high" if audit.flips_to[k] > 0 else "too low"
@@ -418,14 +473,14 @@ def cost(audit: Audit, model: Any) -> str:
     labels, price = audit.units.labels(), audit.units.prices
     order = np.argsort(-price.round(12), kind="stable")
     highest = float(price.max(initial=0.0)) or 1.0
-    body = [[labels[j], bar(price[j] / highest, number(price[j]))] for j in order[:LINES]]
+    body = [[labels[j], bar(price[j] / highest, number(price[j]))] for j in order]
     caption = "Price of moving a column by one standard deviation, or of switching a category"
-    prices = table(["column", "price"], body, caption, total=len(order))
+    prices = table(["column", "price"], body, caption)
     if len(candidates) < 2:
         return words + prices
     compared = [
         [c.name + (" (chosen)" if c.chosen else ""), number(c.delta), number(c.score)]
-        for c in sorted(candidates, key=lambda c: c.criterion)[:LINES]
+        for c in sorted(candidates, key=lambda c: c.criterion)
     ]
     others = table(["cost", "delta", "fold score"], compared, "Costs that the folds compared")
     return f'{words}{prices}{others}<p class="note">{escape(_how_compared(model))}</p>'
@@ -453,24 +508,22 @@ def drifted(drift: Drift | None) -> str:
             "</code>, or <code>otdro.audit(model, X, y, new=new)</code>, measures how far new "
             "rows are from these and whether the model is still certified there.</p>"
         )
-    pairs = dict(drift_pairs(drift))
+    pairs = dict(summary.drift_pairs(drift))
     answer = pairs.pop("verdict", drift.reason)
     shares = ""
     shift = drift.label_shift
     if shift is not None and shift.labels is not None:
         both = zip(shift.labels, shift.reference, shift.new, strict=True)
-        lines = [[text, share_in_words(p), share_in_words(q)] for text, p, q in both]
+        lines = [
+            [text, summary.share_in_words(p), summary.share_in_words(q)] for text, p, q in both
+        ]
         caption = "Class shares: labels do not move, so a change of these is outside every ball"
-        shares = table(["class", "old rows", "new rows"], lines[:LINES], caption, total=len(lines))
+        shares = table(["class", "old rows", "new rows"], lines, caption)
     caption = f"{drift.n_new:,} new rows beside {drift.n_reference:,}"
     tables = [
         table(["figure", "value"], list(pairs.items()), caption, words=2),
         shares,
-        table(
-            *drift.columns.grid(LINES),
-            "Columns, the farthest moved first",
-            total=len(drift.columns),
-        ),
+        table(*drift.columns.grid(len(drift.columns)), "Columns, the farthest moved first"),
     ]
     sentence = escape(plain(answer[:1].upper() + answer[1:], 600))
     return f'<p class="verdict">{sentence}</p><div class="flow">{"".join(tables)}</div>'

@@ -1,7 +1,12 @@
-"""The pictures of the page: rows with the adversary's moves, curves over delta, and their texts."""
+"""Marks of the page: texts, tables and pictures as HTML and SVG, and the texts of the slider.
+
+Whatever a column or a class is called, it is text.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.table import EVEN, signed
+from ..costs.table import EVEN, WIDEST, shorten, signed
 from ..design import as_dense
 from ..estimators.columns import PARTS
 from ..inspection import Audit, Stability
@@ -19,29 +24,185 @@ from ..inspection.auditing import Change
 from ..inspection.certificate import boundary_lines, budgets
 from ..inspection.summary import share_in_words
 from ..radius.grid import over_classes
-from . import markup
-from .markup import Frame, isolated, marker, number, picture, plain, spread, ticks
 
 Array = NDArray[Any]
 
+#: Around a name inside a sentence without markup: its direction stays its own.
+ISOLATE, POP = "\u2068", "\u2069"
+#: Control characters and halves of characters.
+HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+#: The width of a character of an axis label, at the size of the style for telephones.
+CHARACTER = 10.0
+#: Markers of classes, around the origin; the style has as many colours.
+MARKERS = [
+    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
+    "M-3.2-3.2h6.4v6.4h-6.4z",
+    "M0-4.2l4 7.2h-8z",
+    "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5z",
+    "M0 4.2l4-7.2h-8z",
+    "M-1.4-4h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6v-2.8h2.6z",
+]
 #: Stops of the slider beside the delta that the advice is about.
 STOPS = 21
 #: Columns to choose from as axes: those that break the model first.
 COLUMNS = 24
 #: Directions of the cost to choose from, at the cheap end and at the expensive end.
 ENDS = 3
-#: Group labels of the axis menu.
-MODEL, COLUMN, CHEAP = "The model", "Columns", "Directions of the cost"
 #: Rows that are drawn.
 SHOWN = 600
 #: Rows among them that the adversary moves first.
 FIRST = 40
-#: Where a mark is out of sight.
-AWAY = -20.0
-#: Width and height of a chart, in units of its view box.
-CHART = 420.0, 250.0
-#: Points of the accuracy curve.
-POINTS = 241
+
+
+# Texts and tables.
+
+
+def plain(value: Any, longest: int = WIDEST) -> str:
+    """Return a short text without control characters or halves of characters."""
+    text = str(value)[: longest + 1]
+    return shorten(HIDDEN.sub(lambda c: " " if c[0].isspace() else "\ufffd", text), longest)
+
+
+def isolated(value: Any, longest: int = WIDEST) -> str:
+    """Return a name for places that hold no markup: options, SVG texts, sentences."""
+    return f"{ISOLATE}{plain(value, longest)}{POP}"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """Return four significant digits, as print does; an infinite value is a sign."""
+    text = f"{float(value):,.{digits}g}"
+    if "e+0" in text:
+        # up to 1e10 without a power of ten
+        text = f"{float(text):,.0f}"
+    return text.replace("-", "−").replace("nan", "–").replace("inf", "∞")
+
+
+def rounded(values: Any, digits: int = 5) -> Any:
+    """Return an array as nested lists of numbers with so many digits, null where it is infinite."""
+    if np.ndim(values):
+        return [rounded(part, digits) for part in values]
+    return float(f"{values:.{digits}g}") if np.isfinite(values) else None
+
+
+def marker(k: int) -> str:
+    """Return colour and shape of the k-th class; pairs repeat after 36 classes."""
+    size = len(MARKERS)
+    return f'class="c{k % size}" d="{MARKERS[(k + k // size) % size]}"'
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The ranges that a picture shows, and its size in units of its view box.
+
+    ``logarithmic``: x is the logarithm to base 10 of what the axis names.
+    """
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    width: float = 420.0
+    height: float = 250.0
+    left: float = 60.0
+    margin: float = 12.0
+    below: float = 42.0
+    logarithmic: bool = False
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, width and height of what is drawn on."""
+        width, height = self.width - self.left - self.margin, self.height - self.margin - self.below
+        return self.left, self.margin, width, height
+
+    def px(self, x: Any) -> Any:
+        """Return places from left to right."""
+        (low, high), (left, _, width, _) = self.x, self.box
+        return left + (np.asarray(x) - low) / (high - low) * width
+
+    def py(self, y: Any) -> Any:
+        """Return places from top to bottom."""
+        (low, high), (_, top, _, height) = self.y, self.box
+        return top + (high - np.asarray(y)) / (high - low) * height
+
+    def axes(self, x_label: str, y_label: str) -> str:
+        """Return ticks, grid lines and labels of both axes."""
+        left, top, width, height = self.box
+        base, marks, levels = top + height, ticks(*self.x), ticks(*self.y)
+        across = "".join(
+            f'<line x1="{p:.1f}" x2="{p:.1f}" y1="{top:g}" y2="{base:g}"/>'
+            f'<text x="{p:.1f}" y="{base + 15:g}" text-anchor="middle">'
+            f"{number(10**tick, 3) if self.logarithmic else written(tick)}</text>"
+            for tick, p in zip(marks, self.px(marks), strict=True)
+        )
+        up = "".join(
+            f'<line x1="{left:g}" x2="{left + width:g}" y1="{p:.1f}" y2="{p:.1f}"/>'
+            f'<text x="{left - 6:g}" y="{p + 4:.1f}" text-anchor="end">{written(tick)}</text>'
+            for tick, p in zip(levels, self.py(levels), strict=True)
+        )
+        x, y = left + width / 2, top + height / 2
+        return (
+            f'<g class="axis axis-x">{across}<text class="label" x="{x:g}" '
+            f'y="{self.height - 6:g}" text-anchor="middle">{escape(fitted(x_label, width))}</text>'
+            f'</g><g class="axis axis-y">{up}<text class="label" transform="translate(15 {y:g}) '
+            f'rotate(-90)" text-anchor="middle">{escape(fitted(y_label, height))}</text></g>'
+        )
+
+    def curve(self, x: Array, y: Array, kind: str) -> str:
+        """Return a line through points; it breaks where a value is not finite."""
+        parts: list[str] = []
+        pen = "M"
+        for px, py in zip(self.px(x), self.py(y), strict=True):
+            if np.isfinite(py):
+                parts.append(f"{pen}{px:.1f} {py:.1f}")
+            pen = "L" if np.isfinite(py) else "M"
+        return f'<path class="curve {kind}" d="{"".join(parts)}"/>'
+
+
+def fitted(label: str, room: float) -> str:
+    """Return a label, its end left out where it is longer than ``room``."""
+    # the letters of some scripts are as wide as two of others; marks have no width
+    widths = [
+        2 if unicodedata.east_asian_width(c) in "WF" else c not in (ISOLATE, POP) for c in label
+    ]
+    most = int(room / CHARACTER)
+    if sum(widths) <= most:
+        return label
+    kept = label[: int(np.searchsorted(np.cumsum(widths), most))].rstrip() + "…"
+    return kept + POP * (kept.count(ISOLATE) - kept.count(POP))
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return round numbers in the range: steps of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** np.floor(np.log10((high - low) / most))
+    step = next(power * k for k in (1, 2, 5, 10) if (high - low) / (power * k) <= most)
+    first = np.ceil(low / step - 1e-9)
+    last = np.floor(high / step + 1e-9)
+    # + 0.0: no negative zero
+    return [float(f"{k * step:.12g}") + 0.0 for k in np.arange(first, last + 1)]
+
+
+def written(value: float) -> str:
+    """Return a round number with all its digits."""
+    return f"{value:.7g}".replace("-", "−")
+
+
+def spread(values: Array, margin: float = 0.06) -> tuple[float, float]:
+    """Return the range of the finite values with some room, never empty."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    room = margin * (high - low) if high > low else max(abs(high), 1.0) * margin
+    return low - room, high + room
+
+
+def picture(frame: Frame, title: str, content: str, extra: str = "") -> str:
+    """Return an SVG with a title for those who do not see it."""
+    return (
+        f'<svg viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" '
+        f'aria-label="{escape(title)}" {extra}>{content}</svg>'
+    )
+
+
+# The view: what is drawn of an audit.
 
 
 class Axis(NamedTuple):
@@ -53,12 +214,20 @@ class Axis(NamedTuple):
 
 
 def axes_of(audit: Audit) -> list[Axis]:
-    """Return the axes: the directions that the model looks at, columns, directions of the cost."""
+    """Return the axes: the directions that the model looks at, columns, directions of the cost.
+
+    The first two are drawn at first: two columns where there are two, else what the model looks at.
+    """
     units, coef = audit.units, audit.model.coef
-    columns = []
-    for k in audit.columns.order()[:COLUMNS]:
-        direction = units.moves[k] / np.linalg.norm(units.moves[k])
-        columns.append(Axis(isolated(units.labels()[k]), COLUMN, direction))
+    order = audit.columns.order()[:COLUMNS]
+    few = len(audit.names) <= 2
+    columns = [
+        Axis(
+            isolated(units.labels()[k]), "Columns", units.moves[k] / np.linalg.norm(units.moves[k])
+        )
+        # two columns in the order of the table
+        for k in (np.sort(order) if few else order)
+    ]
     if len(audit.names) == 1:
         return [*columns, Axis("there is one column only", "Nothing", np.zeros(1))]
     # what all classes have in common decides nothing
@@ -66,17 +235,22 @@ def axes_of(audit: Audit) -> list[Axis]:
     sizes, directions = np.linalg.svd(seen, full_matrices=False)[1:]
     kept = directions[(sizes > EVEN * sizes[0]) & (sizes > 0)][:2]
     own = [
-        Axis(f"the model's {word} direction", MODEL, signed(v))
+        Axis(f"the model's {word} direction", "The model", signed(v))
         for word, v in zip(("first", "second"), kept, strict=False)
     ]
     if len(kept) == 1:
         # the second of two classes lies upwards
-        own = [Axis("the model's own direction", MODEL, kept[0] * np.sign(kept[0] @ seen[-1]))]
+        up = kept[0] * np.sign(kept[0] @ seen[-1])
+        own = [Axis("the model's own direction", "The model", up)]
     priced = [
-        Axis(f"price {number(price)}: {isolated(along, 80)}", CHEAP, vector)
+        Axis(f"price {number(price)}: {isolated(along, 80)}", "Directions of the cost", vector)
         for price, along, vector in extreme_directions(audit, ENDS)
     ]
-    return [*own, *columns, *priced]
+    if few:
+        return [*columns, *own, *priced]
+    # beside one direction of the model, the cheapest of the cost
+    beside = priced[: 2 - len(own)]
+    return [*own, *beside, *columns, *priced[len(beside) :]]
 
 
 def extreme_directions(audit: Audit, most: int) -> list[tuple[float, str, Array]]:
@@ -140,18 +314,6 @@ class View:
         return axes_of(self.audit)
 
     @cached_property
-    def chosen(self) -> tuple[int, int]:
-        """The axes at first: two columns where there are two, else what the model looks at."""
-        kinds = [axis.kind for axis in self.axes]
-        if len(self.audit.names) <= 2:
-            first = kinds.index(COLUMN)
-            # in the order of the table
-            return (first, first + 1) if self.axes[first].direction[0] else (first + 1, first)
-        if kinds.count(MODEL) != 1:
-            return 0, 1
-        return 0, kinds.index(CHEAP) if CHEAP in kinds else 1
-
-    @cached_property
     def first_moved(self) -> Array:
         """The numbers of all rows that can be moved to the wrong side, the cheapest first."""
         price = self.audit.price
@@ -204,9 +366,8 @@ class View:
     @property
     def frame(self) -> Frame:
         """The frame of the two axes at first."""
-        i, j = self.chosen
         # on a phone the ticks are as wide as this
-        return Frame(600.0, 440.0, self.ranges[i], self.ranges[j], left=84.0)
+        return Frame(self.ranges[0], self.ranges[1], 600.0, 440.0, left=84.0)
 
     @cached_property
     def budgets(self) -> tuple[Array, Array]:
@@ -217,15 +378,15 @@ class View:
 def scene(view: View) -> str:
     """Return the picture at the first stop, which the script goes on from."""
     frame, model = view.frame, view.audit.model
-    i, j = view.chosen
     left, top, width, height = frame.box
     content = (
         f'<defs><clipPath id="inside"><rect x="{left:g}" y="{top:g}" width="{width:g}" '
         f'height="{height:g}"/></clipPath></defs>'
-        f"{frame.axes(view.axes[i].label, view.axes[j].label)}"
+        f"{frame.axes(view.axes[0].label, view.axes[1].label)}"
         f'<g clip-path="url(#inside)">{_points(view, frame, float(view.deltas[view.first]))}'
         f'<g id="own-lines">{_lines(view, model.coef, model.intercept, frame)}</g>'
-        f'<circle id="ring" r="8" cx="{AWAY:g}" cy="{AWAY:g}"/></g>'
+        # at the corner, outside of what is drawn on
+        '<circle id="ring" r="8"/></g>'
     )
     title = "Rows in two axes, where the adversary takes them, and the boundary of the model"
     return picture(frame, title, content, 'id="view" tabindex="0" aria-describedby="row-says"')
@@ -239,7 +400,7 @@ def _lines(view: View, coef: Array, intercept: Array, frame: Frame) -> str:
     """
     if view.audit.classes is None:
         return ""
-    D = view.directions[list(view.chosen)]
+    D = view.directions[:2]
     slopes = (np.linalg.pinv(D @ D.T, rcond=EVEN, hermitian=True) @ D @ coef.T).T
     box = np.array([frame.x, frame.y]).T
     segments = boundary_lines(coef @ view.center + intercept, slopes, D @ view.center, box)
@@ -253,10 +414,10 @@ def _lines(view: View, coef: Array, intercept: Array, frame: Frame) -> str:
 
 def _points(view: View, frame: Frame, delta: float) -> str:
     """Return the drawn rows before and after their moves, and the moves."""
-    i, j = view.chosen
     before, after = view.places
-    x, y = frame.px(before[i]), frame.py(before[j])
-    u, v = (np.nan_to_num(p, nan=AWAY) for p in (frame.px(after[i]), frame.py(after[j])))
+    x, y = frame.px(before[0]), frame.py(before[1])
+    # a row that no move makes wrong stays
+    u, v = np.where(np.isfinite(after[:2]), (frame.px(after[0]), frame.py(after[1])), (x, y))
     share = view.audit.moved_share(delta)[view.rows]
     groups: dict[str, list[str]] = {"moves": [], "starts": [], "ends": []}
     for k, target in enumerate(view.audit.target[view.rows]):
@@ -282,12 +443,12 @@ def script_data(view: View, texts: list[dict[str, str]], cursors: dict[str, Any]
     budget, spend = (values[view.rows] for values in view.budgets)
     axes = [
         {
-            "across": markup.fitted(axis.label, width),
-            "up": markup.fitted(axis.label, height),
+            "across": fitted(axis.label, width),
+            "up": fitted(axis.label, height),
             "low": low,
             "high": high,
             "ticks": ticks(low, high),
-            "says": [markup.written(tick) for tick in ticks(low, high)],
+            "says": [written(tick) for tick in ticks(low, high)],
             "center": float(axis.direction @ view.center),
         }
         for axis, (low, high) in zip(view.axes, view.ranges, strict=True)
@@ -305,10 +466,10 @@ def script_data(view: View, texts: list[dict[str, str]], cursors: dict[str, Any]
         "own": own,
         "deltas": view.deltas.tolist(),
         "texts": texts,
-        "before": markup.rounded(before),
-        "after": markup.rounded(after),
-        "budget": markup.rounded(budget, 8),
-        "spend": markup.rounded(spend, 8),
+        "before": rounded(before),
+        "after": rounded(after),
+        "budget": rounded(budget, 8),
+        "spend": rounded(spend, 8),
         "rows": view.rows.tolist(),
         "says": [row_text(view, int(k)) for k in view.rows],
         "cursors": cursors,
@@ -331,25 +492,23 @@ def slider_chart(view: View, measure: str) -> tuple[str, list[list[float]]]:
     end = float(deltas[-1])
     if measure == "accuracy":
         values, label = np.asarray(audit.accuracy(deltas)), "certified accuracy"
-        # the curve has corners between the stops
-        grid = np.linspace(0.0, end, POINTS)
+        frame = Frame((0.0, end), (0.0, 1.02))
+        # the curve has corners between the stops: one point for each unit of the width
+        grid = np.linspace(0.0, end, int(frame.box[2]) + 1)
         curves = [
             (np.array([0.0, end]), np.full(2, audit.constant_accuracy()), "reference"),
             (deltas, np.asarray(audit.chance_accuracy(deltas)), "chance"),
             (grid, np.asarray(audit.accuracy(grid)), "own"),
         ]
-        y = (0.0, 1.02)
     else:
         values, label = view.risk, "worst-case loss"
+        frame = Frame((0.0, end), (0.0, spread(np.append(0.0, values))[1]))
         curves = [(deltas, values, "own")]
-        low, high = spread(np.append(0.0, values[np.isfinite(values)]))
-        y = (max(low, 0.0), high)
     if view.fitted is not None:
-        curves.append((np.full(2, deltas[view.fitted]), np.array(y), "fitted"))
-    frame = Frame(*CHART, (0.0, end), y)
-    bounded = np.isfinite(values)
-    across, up = frame.px(deltas), np.where(bounded, frame.py(np.where(bounded, values, 0)), AWAY)
-    places = np.round(np.column_stack([across, up]), 1).tolist()
+        curves.append((np.full(2, deltas[view.fitted]), np.array(frame.y), "fitted"))
+    # a loss without a bound stands at the upper end
+    heights = frame.py(np.minimum(values, frame.y[1]))
+    places = np.round(np.column_stack([frame.px(deltas), heights]), 1).tolist()
     (a, b), (_, top, _, height) = places[view.first], frame.box
     cursor = (
         f'<g class="cursor" id="cursor-{measure}"><line x1="{a}" x2="{a}" y1="{top:g}" '
@@ -371,44 +530,45 @@ def _chart(
     return picture(frame, title, f"{frame.axes(*labels)}{lines}{extra}")
 
 
+def _upright(x: Array, low: Array, high: Array, kind: str) -> tuple[Array, Array, str]:
+    """Return upright lines as one curve that breaks between them."""
+    y = np.column_stack([low, high, np.full(len(x), np.nan)])
+    return np.repeat(x, 3), y.ravel(), kind
+
+
 def path_chart(path: Any, delta: float, score_is_loss: bool) -> str:
     """Return risks and, where it is a loss, the score of the folds along the path of a fit."""
     # delta = 0 has no place on a logarithmic axis
     seen = path.deltas > 0
     deltas = np.log10(path.deltas[seen])
-    curves = [
-        (deltas, over_classes(path.robust_risk)[seen], "own"),
-        (deltas, over_classes(path.empirical_risk)[seen], "plain"),
-    ]
+    losses = {"own": over_classes(path.robust_risk), "plain": over_classes(path.empirical_risk)}
     if path.score_mean is not None and score_is_loss:
-        curves.append((deltas, -path.score_mean[seen], "folds"))
-    y = spread(np.concatenate([values for _, values, _ in curves]))
+        losses["folds"] = -path.score_mean
+    y = spread(np.concatenate([values[seen] for values in losses.values()]))
+    frame = Frame((float(deltas.min()), float(deltas.max())), y, logarithmic=True)
+    curves = [(deltas, values[seen], kind) for kind, values in losses.items()]
     if delta > 0:
         curves.append((np.full(2, np.log10(delta)), np.array(y), "fitted"))
-    x = (float(deltas.min()), float(deltas.max()))
-    frame = Frame(*CHART, x, y, logarithmic=True)
     return _chart(frame, "Losses along the path of deltas", ("delta", "loss"), curves)
 
 
 def calibration_chart(bins: Array, labels: tuple[str, str]) -> str:
     """Return what was observed against what was predicted, in bins; the diagonal is perfect."""
     limits = spread(bins[:, :2])
-    ends, frame = np.array(limits), Frame(*CHART, limits, limits)
-    marks = "".join(
-        f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3"/>'
-        for a, b in zip(frame.px(bins[:, 0]), frame.py(bins[:, 1]), strict=True)
-    )
-    curves = [(ends, ends, "plain"), (bins[:, 0], bins[:, 1], "own")]
+    ends, (x, y) = np.array(limits), bins.T[:2]
+    # lines of no length are dots
+    curves = [(ends, ends, "plain"), (x, y, "own"), _upright(x, y, y, "dots")]
     title = "Calibration: observed against predicted in bins of held-out rows"
-    return _chart(frame, title, labels, curves, f'<g class="dots own">{marks}</g>')
+    return _chart(Frame(limits, limits), title, labels, curves)
 
 
 def roc_chart(rates: Array, area: float) -> str:
     """Return true against false positive rates."""
-    ends, frame = np.array([0.0, 1.0]), Frame(*CHART, (0.0, 1.0), (0.0, 1.02))
+    ends = np.array([0.0, 1.0])
     curves = [(ends, ends, "plain"), (rates[:, 0], rates[:, 1], "own")]
     title = f"ROC curve of held-out rows, area {area:.3f}"
-    return _chart(frame, title, ("false positive rate", "true positive rate"), curves)
+    labels = ("false positive rate", "true positive rate")
+    return _chart(Frame((0.0, 1.0), (0.0, 1.02)), title, labels, curves)
 
 
 def instability_chart(stability: Stability) -> str:
@@ -417,14 +577,10 @@ def instability_chart(stability: Stability) -> str:
     order = order[np.linspace(0, len(order) - 1, min(len(order), SHOWN)).astype(int)]
     x, ends = stability.prediction[order], stability.interval[order]
     limits = spread(np.concatenate([x, ends.ravel()]))
-    frame = Frame(*CHART, limits, limits)
-    lines = "".join(
-        f'<line x1="{a:.1f}" x2="{a:.1f}" y1="{b:.1f}" y2="{c:.1f}"/>'
-        for a, (b, c) in zip(frame.px(x), frame.py(ends), strict=True)
-    )
+    curves = [(x, x, "plain"), _upright(x, ends[:, 0], ends[:, 1], "ranges")]
     title = "95% of the refits of each row against its prediction"
     labels = (stability.quantity, "the same by refits")
-    return _chart(frame, title, labels, [(x, x, "plain")], f'<g class="ranges">{lines}</g>')
+    return _chart(Frame(limits, limits), title, labels, curves)
 
 
 def stop_texts(view: View) -> list[dict[str, str]]:
