@@ -244,8 +244,8 @@ class SlopeProgram:
         C = ((self.weights * (a**2 + spread)) @ self.B.reshape(n, -1)).reshape(d, d)
         triangle = np.linalg.cholesky(C)
         g = a @ self.pull
-        half = solve_triangular(triangle, g, lower=True)
-        u = solve_triangular(triangle, half, lower=True, trans="T")
+        half = solve_triangular(triangle, g, lower=True, check_finite=False)
+        u = solve_triangular(triangle, half, lower=True, trans="T", check_finite=False)
         room = self.delta - float(half @ half)
         return DualPoint(a, spread, rest, u, room, triangle) if room > 0 else None
 
@@ -299,8 +299,10 @@ class SlopeProgram:
         inverse = np.stack([vv, -av, -av, aa]).T.reshape(-1, 2, 2) / determinant[:, None, None]
         # the Hessian of h is 2 W'C^-1 W with the columns dg/da - 2a pi B u and -pi B u of W
         push = -self.weights[:, None] * moved
-        sides = (self.pull + 2 * a[:, None] * push, push)
-        W = np.stack([solve_triangular(point.triangle, side.T, lower=True) for side in sides], -1)
+        sides = np.stack([self.pull + 2 * a[:, None] * push, push], axis=-1)
+        flat = np.moveaxis(sides, 1, 0).reshape(len(u), -1)
+        W = solve_triangular(point.triangle, flat, lower=True, check_finite=False)
+        W = W.reshape(len(u), -1, 2)
         root = np.sqrt(2 * self.heavy / room)
         along = np.sqrt(self.heavy) / room
         Q = [root * W, along * np.stack([rise_a, rise_v], axis=-1)[None]]
@@ -310,7 +312,7 @@ class SlopeProgram:
         step, v = self._solved(inverse, np.concatenate(Q), gradient)
         # beta = -2 nu u, nu = mu heavy/room, to first order after the step
         d = len(u)
-        turn = solve_triangular(point.triangle, v[:d], lower=True, trans="T")
+        turn = solve_triangular(point.triangle, v[:d], lower=True, trans="T", check_finite=False)
         growth = 1 + v[d] / np.sqrt(self.heavy)
         coef = -2 * mu * self.heavy / room * (growth * u + turn / root)
         b = mu * float(v[-1]) if self.fit_intercept else 0.0

@@ -452,7 +452,8 @@ def _centred(
         if step.descent <= CENTRED * mu:
             return now, True, n_iter
         length = min(1.0, SHORT_OF * equations.longest(step, prices=False))
-        while length > SHORTEST:
+        # shorter steps lower the barrier by rounding only
+        while length > np.sqrt(PRECISION):
             after = _along(equations, step, length, goal.unit)
             if after is not None:
                 after = _on_path(rows, after.place, after.pieces, after.norm, norm, mu)
@@ -517,34 +518,17 @@ def _along(equations: _Equations, step: Step, length: float, unit: float) -> Ite
     if not rows.worst.inside(s):
         return None
     z = place.z + length * step.dz
-    pieces = _pieces(rows, z, s, unit)
+    b = place.b + length * float(step.move[d])
+    place, pieces = Place(theta, b, s, z), _pieces(rows, z, s, unit)
+    if not np.array_equal(pieces.there, now.pieces.there):
+        # some pieces are new or gone
+        return _on_path(rows, place, pieces, at, equations.norm, equations.mean)
     sigma = now.sigma + length * step.ds
     q = now.q + length * step.dq
     T = now.T + length * step.raised
-    if len(q) != len(pieces.value):
-        q, sigma = _regrouped(q, sigma, pieces.value)
-    elif not np.array_equal(pieces.there, now.pieces.there):
-        some = (pieces.there != now.pieces.there).any(axis=0)
-        q[:, some], sigma[:, some] = _regrouped(q[:, some], sigma[:, some], pieces.value[:, some])
     T = T + (q * (pieces.value + sigma - T)).sum(axis=0) / q.sum(axis=0)
     T = np.maximum(T, (pieces.value + LEFT * sigma).max(axis=0))
-    b = place.b + length * float(step.move[d])
-    return Iterate(Place(theta, b, s, z), pieces, T, q, at)
-
-
-def _regrouped(q: Array, sigma: Array, value: Array) -> tuple[Array, Array]:
-    """Return shares and slacks of rows of which some pieces are new or gone.
-
-    A label keeps its share and its least slack, from its best piece on; within it products are
-    equal.
-    """
-    n = value.shape[1]
-    grouped = value.reshape(2, -1, n)
-    least = sigma.reshape(2, -1, n).min(axis=1, keepdims=True)
-    slack = least + grouped.max(axis=1, keepdims=True) - grouped
-    share = 1 / slack
-    share *= q.reshape(2, -1, n).sum(axis=1, keepdims=True) / share.sum(axis=1, keepdims=True)
-    return share.reshape(-1, n), slack.reshape(-1, n)
+    return Iterate(place, pieces, T, q, at)
 
 
 class _Equations:
