@@ -503,7 +503,7 @@ BAD = {
     "weights": (bad(sample_weight=-np.ones(30)), "must be nonnegative"),
     "groups": (bad(groups=[1, 2]), "groups has 2 entries"),
     "deltas": (bad(deltas=[0.1, -1.0]), "finite and >= 0"),
-    "empty": (bad(X=X0[:0], y=Y0[:0]), "no rows"),
+    "empty": (bad(X=X0[:0], y=Y0[:0]), "0 sample"),
 }
 
 

@@ -303,22 +303,17 @@ def missing_entries(v: Any) -> Array:
         return np.ravel(v.isna())
     # a list as it is: NumPy would write its NaN as the text "nan"
     entries = np.asarray(v, dtype=None if isinstance(v, np.ndarray) else object).ravel()
-    if entries.dtype.kind == "O":
-        return np.array([_is_missing(entry) for entry in entries], dtype=bool)
-    # numbers and dates; other types have no missing entries
-    return np.isnan(entries) if entries.dtype.kind in "fmM" else np.zeros(len(entries), dtype=bool)
-
-
-def _is_missing(entry: Any) -> bool:
-    if isinstance(entry, float | np.floating):
-        return bool(np.isnan(entry))
+    if entries.dtype.kind != "O":
+        # NaN and NaT differ from themselves
+        return np.asarray(entries != entries)
     # by name: comparisons with pandas.NA have no truth value
-    return entry is None or type(entry).__name__ in ("NAType", "NaTType")
+    absent = (entry is None or type(entry).__name__ == "NAType" for entry in entries)
+    return np.array([a or bool(b != b) for a, b in zip(absent, entries, strict=True)], dtype=bool)
 
 
 @contextmanager
-def told_of_text() -> Iterator[None]:
-    """Say in a sentence that rows or targets hold text where numbers are needed."""
+def told_of_text(name: str = "X or y") -> Iterator[None]:
+    """Say in a sentence that an argument holds text where numbers are needed."""
     try:
         yield
     except ValueError as error:
@@ -327,7 +322,7 @@ def told_of_text() -> Iterator[None]:
             raise
         text = text.removeprefix("np.str_(").removesuffix(")")
         raise ValueError(
-            f"X or y holds text, {text} first, where numbers are needed: encode such columns, as "
+            f"{name} holds text, {text} first, where numbers are needed: encode such columns, as "
             "by OneHotEncoder in a pipeline, or pass the whole pipeline."
         ) from None
 

@@ -96,13 +96,8 @@ class LabelShift:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in lists and numbers."""
-        return {
-            "labels": self.labels,
-            "reference": self.reference.tolist(),
-            "new": self.new.tolist(),
-            "distance": self.distance,
-            "p_value": self.p_value,
-        }
+        shares = {"reference": self.reference.tolist(), "new": self.new.tolist()}
+        return vars(self) | shares
 
 
 @dataclass(frozen=True, eq=False)

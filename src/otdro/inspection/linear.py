@@ -386,7 +386,7 @@ def require_columns(X: Any, wanted: list[str], name: str, whose: str, select: st
 
 def finite_rows(X: Any, d: int, names: list[str], name: str, like: str = "the model") -> Any:
     """Return float rows, CSR or dense, with d columns and no NaN; say what is wrong else."""
-    with told_of_text():
+    with told_of_text(name):
         X = check_array(X, **formats(X), ensure_all_finite=stays(X), input_name=name)
     if X.shape[1] != d:
         raise ValueError(
