@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 from otdro import Ball, DROClassifier, DRORegressor, arrays, robust_risk
-from otdro.chunks import base, open_rows, parquet, read_target
+from otdro.chunks import base, open_rows, parquet
 from otdro.chunks.memmap import MappedRows, read
 from otdro.costs import Mahalanobis, Norm
 from otdro.metrics import Learned, Spectral
@@ -406,7 +406,7 @@ def test_a_folder_of_parquet_files(rows, tmp_path):
     assert_array_equal(found.predict(folder), expected.predict(X))
     assert_array_equal(found.predict(str(folder)), expected.predict(X))
     data = parquet(folder, target="label")
-    assert_array_equal(read_target(data), y)
+    assert_array_equal(np.concatenate([chunk.y for chunk in data]), y)
     assert_allclose(DROClassifier(**FINE).fit(data, None).coef_, found.coef_)
     assert DROClassifier(**FINE).fit(parquet(folder, columns=["c1"]), "label").n_features_in_ == 1
 

@@ -27,14 +27,16 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import logit
 from scipy.stats.qmc import Sobol
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from .design import as_dense, model_scores
 from .estimators import DROClassifier, DRORegressor
-from .estimators.base import DROEstimator
+from .estimators.base import DROEstimator, LinearModel
+from .estimators.classifier import LinearClassifier
 from .estimators.parameters import class_codes, require_classes
+from .estimators.regressor import LinearRegressor
 from .inspection.linear import COMPARED_ROWS, read
 from .losses import Logistic, Loss, Softmax, Squared
 from .problem import Problem, Sample
@@ -66,7 +68,11 @@ def scores_of(model: Array, X: Any) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Rows X, targets y (n,) as the loss takes them, weights of sum 1, and the shared folds."""
+    """Rows X, targets y (n,) as the loss takes them, weights of sum 1, and the shared folds.
+
+    ``tested`` (E,) are the rows that folds test, one fold after another, and ``share`` (E,) their
+    shares of 1: a row that several folds test shares its weight.
+    """
 
     X: Any
     y: Array
@@ -74,17 +80,8 @@ class TrainingRows:
     loss: Loss
     groups: Array | None
     folds: list[Split]
-
-    @property
-    def tested(self) -> Array:
-        """The rows (E,) that folds test, one fold after another."""
-        return np.concatenate([test for _, test in self.folds])
-
-    @property
-    def share(self) -> Array:
-        """Their shares (E,) of 1: a row that several folds test shares its weight."""
-        share = self.weights[self.tested] / np.bincount(self.tested)[self.tested]
-        return np.asarray(share / share.sum())
+    tested: Array
+    share: Array
 
     def losses(self, scores: Array) -> Array:
         """Return the losses (E,) of tested rows at their scores (E, K)."""
@@ -150,7 +147,7 @@ def mixing_weights(rows: TrainingRows, scores: Array, n: float) -> Array:
 
 
 @dataclass(eq=False, repr=False, match_args=False)
-class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class _Mix(MetaEstimatorMixin, LinearModel):  # type: ignore[misc]
     """What both estimators share: read the models, weigh them, average them."""
 
     _task: ClassVar[str]
@@ -244,7 +241,11 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 f"the {len(y)} rows allow no folds by which models could be weighed: give at "
                 "least two rows of every class."
             )
-        return TrainingRows(X, sample.ys[0], weights, loss, groups, folds)
+        tested = np.concatenate([test for _, test in folds])
+        share = weights[tested] / np.bincount(tested)[tested]
+        return TrainingRows(
+            X, sample.ys[0], weights, loss, groups, folds, tested, share / share.sum()
+        )
 
     def _fitted(
         self, name: str, member: Any, X: Any, y: Any, rows: TrainingRows, beside: dict[str, Any]
@@ -377,20 +378,8 @@ class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         text = repr(self)
         return f"{text}\n{self.message_}" if hasattr(self, "message_") else text
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
-    def _scores(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        model = np.column_stack([np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)])
-        scores = scores_of(model, X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-
-class MixClassifier(ClassifierMixin, _Mix):  # type: ignore[misc]
+class MixClassifier(LinearClassifier, _Mix):
     """One linear classifier, the weighted average of fits to the rows and published models.
 
     Parameters
@@ -447,27 +436,10 @@ class MixClassifier(ClassifierMixin, _Mix):  # type: ignore[misc]
     """
 
     _task: ClassVar[str] = "classification"
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores, (n,) of the second of two classes, else (n, n_classes)."""
-        return self._scores(X)
-
-    def predict(self, X: Any) -> Array:
-        """Return the label of the largest score."""
-        scores = self._scores(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[index])
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probabilities of the classes, (n, n_classes)."""
-        scores = self._scores(X)
-        p = np.asarray(self.loss_.probability(scores))
-        if scores.ndim == 2:
-            return p
-        return np.stack([np.asarray(self.loss_.probability(-scores)), p], axis=1)
+    loss: ClassVar[str] = "logistic"
 
 
-class MixRegressor(RegressorMixin, _Mix):  # type: ignore[misc]
+class MixRegressor(LinearRegressor, _Mix):
     """One linear regression, the weighted average of fits to the rows and published models.
 
     Parameters
@@ -502,10 +474,6 @@ class MixRegressor(RegressorMixin, _Mix):  # type: ignore[misc]
     """
 
     _task: ClassVar[str] = "regression"
-
-    def predict(self, X: Any) -> Array:
-        """Return the predictions x'beta + b."""
-        return self._scores(X)
 
 
 def _named(models: Sequence[Any], default: str) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-from .base import BESIDE, Array, Chunk, Chunks, Job, Sums, in_chunks, is_dask, read_target
+import numpy as np
+
+from .base import BESIDE, Array, Chunk, Chunks, Job, Sums, in_chunks, is_dask
 from .dask import DaskRows, column_names, map_rows
 from .memmap import MappedRows, RowsBeside
 from .parquet import ParquetRows, parquet
@@ -22,7 +24,6 @@ __all__ = [
     "map_rows",
     "open_rows",
     "parquet",
-    "read_target",
 ]
 
 
@@ -34,32 +35,24 @@ def open_rows(
     ``columns`` are those to read, where columns have names; None: all.
     """
     beside = {"y": y, "w": w, "group": group}
-    if isinstance(X, str | PathLike):
-        return ParquetRows(X, _names(beside), columns)
-    rows = _opened(X, beside)
-    return rows if columns is None else rows.selected(columns)
-
-
-def _opened(X: Any, beside: dict[str, Any]) -> Chunks:
+    given = {BESIDE[part]: v for part, v in beside.items() if v is not None}
+    folder = isinstance(X, str | PathLike)
+    for name, v in given.items():
+        if (folder or isinstance(X, ParquetRows)) and not isinstance(v, str):
+            raise TypeError(
+                f"of a folder of Parquet files {name} is the name of a column, got "
+                f"{type(v).__name__}."
+            )
+        if isinstance(X, np.ndarray) and is_dask(v):
+            raise TypeError(
+                f"X is a NumPy array and {name} a Dask one: give both in the same library."
+            )
+    if folder:
+        return ParquetRows(X, beside, columns)
     if isinstance(X, ParquetRows):
-        return X.named(**_names(beside))
-    if isinstance(X, Chunks):
-        return X if all(v is None for v in beside.values()) else RowsBeside(X, **beside)
-    if is_dask(X):
-        return DaskRows(X, **beside)
-    for part, v in beside.items():
-        if is_dask(v):
-            raise TypeError(
-                f"X is a NumPy array and {BESIDE[part]} a Dask one: give both in the same library."
-            )
-    return MappedRows(X, **beside)
-
-
-def _names(beside: dict[str, Any]) -> dict[str, str | None]:
-    for part, name in beside.items():
-        if name is not None and not isinstance(name, str):
-            raise TypeError(
-                f"of a folder of Parquet files {BESIDE[part]} is the name of a column, got "
-                f"{type(name).__name__}."
-            )
-    return beside
+        rows: Chunks = X.named(**beside)
+    elif isinstance(X, Chunks):
+        rows = RowsBeside(X, **beside) if given else X
+    else:
+        rows = (DaskRows if is_dask(X) else MappedRows)(X, **beside)
+    return rows if columns is None else rows.selected(columns)

@@ -194,14 +194,3 @@ def in_chunks(X: Any) -> bool:
     if isinstance(X, Chunks | str | PathLike) or is_dask(X):
         return True
     return is_mapped(X) and X.nbytes > SMALL
-
-
-def _targets(chunk: Chunk) -> Sums:
-    """Return the targets of a chunk."""
-    return {"y": [] if chunk.y is None else [chunk.y]}
-
-
-def read_target(rows: Chunks) -> Array:
-    """Return the targets of all rows as one array: one pass."""
-    [found] = rows.total(_targets)
-    return np.concatenate(found["y"])

@@ -77,7 +77,7 @@ class DaskRows(Chunks):
         ]
         while len(level) > 1:
             level = [
-                dask.delayed(_added, pure=False)(level[i : i + FAN_IN])
+                dask.delayed(reduce, pure=False)(add, level[i : i + FAN_IN])
                 for i in range(0, len(level), FAN_IN)
             ]
         self.passes += 1
@@ -100,17 +100,13 @@ def _work(work: tuple[Any, ...], number: int, start: int, size: int, *parts: Any
 
 def _arrays(parts: tuple[Any, ...]) -> list[Any]:
     """Return X and what comes beside it as NumPy arrays; text as str, so that it sorts."""
-    found: list[Array | None] = [None if v is None else np.asarray(v) for v in parts]
-    return [v.astype(str) if v is not None and _is_text(v) else v for v in found]
 
+    def as_array(v: Any) -> Array:
+        v = np.asarray(v)
+        text = v.dtype.kind == "O" and all(isinstance(entry, str) for entry in v)
+        return v.astype(str) if text else v
 
-def _is_text(v: Array) -> bool:
-    return v.dtype.kind == "O" and all(isinstance(entry, str) for entry in v)
-
-
-def _added(parts: list[list[Sums]]) -> list[Sums]:
-    """Return the sums of several lots of chunks, from the left."""
-    return reduce(add, parts)
+    return [None if v is None else as_array(v) for v in parts]
 
 
 def column_names(X: Any) -> Any:

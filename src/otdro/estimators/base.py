@@ -110,8 +110,47 @@ class Fitted(NamedTuple):
     passes: str = ""
 
 
+class LinearModel(BaseEstimator):  # type: ignore[misc]
+    """The scores of a fitted model, of rows in memory, in chunks, and of Dask collections."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @told_of_text()
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        coef, intercept = np.atleast_2d(numpy(self.coef_)), np.atleast_1d(numpy(self.intercept_))
+        if in_chunks(X):
+            names = getattr(self, "feature_names_in_", None)
+            rows = open_rows(X, columns=None if names is None else list(names))
+            if rows.d != self.n_features_in_:
+                raise ValueError(
+                    f"X has {rows.d} columns, but the model has {self.n_features_in_}."
+                )
+            [sums] = rows.total(ScoreRows(coef, intercept))
+            scores = np.concatenate(sums["z"])
+        else:
+            X = validate_data(self, X, **formats(X), reset=False)
+            with told_of_memory(X):
+                scores = model_scores(X, coef, intercept)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _of_dask(self, X: Any, method: str) -> Any:
+        """Return what a method returns for a Dask collection, as a Dask array to be computed."""
+        check_is_fitted(self)
+        validate_data(self, column_names(X), reset=False, skip_check_array=True)
+        # a copy has no training rows, and a later fit does not change it
+        model = copy(self)
+        # the names are checked above; the chunks are arrays, which have none
+        if hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_
+        return map_rows(getattr(model, method), X)
+
+
 @dataclass(eq=False, repr=False, match_args=False)
-class DROEstimator(BaseEstimator):  # type: ignore[misc]
+class DROEstimator(LinearModel):
     """Choose the ball, solve one problem for each target vector, store.
 
     What both estimators share is documented once, here, and shown in full by both (``documented``):
@@ -538,41 +577,6 @@ class DROEstimator(BaseEstimator):  # type: ignore[misc]
             state["_column_scale"] = column_scale(sample.X, sample.weights)
         # and of no device: a machine without it can read the model
         return {name: numpy(value) if library(value) else value for name, value in state.items()}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    @told_of_text()
-    def _scores(self, X: Any) -> Array:
-        check_is_fitted(self)
-        coef, intercept = np.atleast_2d(numpy(self.coef_)), np.atleast_1d(numpy(self.intercept_))
-        if in_chunks(X):
-            names = getattr(self, "feature_names_in_", None)
-            rows = open_rows(X, columns=None if names is None else list(names))
-            if rows.d != self.n_features_in_:
-                raise ValueError(
-                    f"X has {rows.d} columns, but the model has {self.n_features_in_}."
-                )
-            [sums] = rows.total(ScoreRows(coef, intercept))
-            scores = np.concatenate(sums["z"])
-        else:
-            X = validate_data(self, X, **formats(X), reset=False)
-            with told_of_memory(X):
-                scores = model_scores(X, coef, intercept)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def _of_dask(self, X: Any, method: str) -> Any:
-        """Return what a method returns for a Dask collection, as a Dask array to be computed."""
-        check_is_fitted(self)
-        validate_data(self, column_names(X), reset=False, skip_check_array=True)
-        # a copy has no training rows, and a later fit does not change it
-        model = copy(self)
-        # the names are checked above; the chunks are arrays, which have none
-        if hasattr(model, "feature_names_in_"):
-            del model.feature_names_in_
-        return map_rows(getattr(model, method), X)
 
     def _trained(self, asked: str, instead: str) -> Fitted:
         """Return what the fit found; say what to do where the rows are gone."""

@@ -17,7 +17,7 @@ from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
 from ..chunks import is_dask
 from ..problem import Sample
 from ..radius.checks import normalise
-from .base import DROEstimator, Targets, documented
+from .base import DROEstimator, LinearModel, Targets, documented
 from .parameters import class_codes, fit_price, is_numeric, model_form, require_classes
 
 if TYPE_CHECKING:
@@ -38,100 +38,8 @@ def _gives_probabilities(estimator: Any) -> bool:
     return True
 
 
-@documented
-@dataclass(eq=False, repr=False, match_args=False)
-class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
-    r"""Linear classifier that does best against every distribution within transport cost delta.
-
-    .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
-
-    Three to 20 classes are the softmax model, B with one line of coefficients per class, for the
-    logistic loss at order 1 under a norm; else one-vs-rest, with one ball for all.
-
-    Parameters
-    ----------
-    loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
-        The loss of a score and a label -1 or +1. Probabilities need "logistic".
-    <model>
-    class_weight : dict {label: weight}, "balanced" or None, default=None
-        Factors of the weights of the rows; "balanced" gives every class the same total weight.
-    <choice>
-    multi_class : {"auto", "multinomial", "ovr"}, default="auto"
-        The model of three classes or more. "multinomial" is the softmax of one score per class,
-        whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
-        difference of two classes' coefficients; it needs the logistic loss, order 1 and a
-        Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
-        "multinomial" for up to 20 classes where that is possible and labels cannot be changed,
-        else "ovr"; ``message_`` says so where there are more than 20 classes, whose softmax model
-        takes minutes.
-    label_cost : float > 0, default=inf
-        The price at which the adversary may change a label into any other, in the unit of the
-        cost, beside the price of moving the row; inf: labels cannot be changed. More than two
-        classes are then one-vs-rest, and a label changes between a class and the rest. Rows in
-        memory only.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        The coefficients beta; one line for two classes, else one for each class.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-        The intercepts b.
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted; a positive score is for the second of two.
-    multiplier_ : float, or ndarray of shape (n_classes,) for one-vs-rest
-        The derivative of the robust risk in delta.
-    empirical_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
-        The mean loss of the training rows.
-    robust_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
-        The largest mean loss over the ball, as the solver bounded it: ``otdro.robust_risk`` of the
-        same model, which finds the best multiplier anew, is never above it and at most ``gap_``
-        below.
-    gap_ : float, or ndarray of shape (n_classes,) for one-vs-rest
-        At most by this much ``robust_risk_`` exceeds the least possible one; absolute.
-    message_ : str, or list of str for one-vs-rest
-        How the solver ended, and what was particular about the cost or the choice of delta.
-    <attributes>
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.preprocessing import scale
-    >>> from otdro import DROClassifier
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> X = scale(X)
-    >>> model = DROClassifier(cost="euclidean").fit(X[::9], y[::9])
-    >>> print(f"delta {model.delta_:.3f}, accuracy {model.score(X, y):.2f}")
-    delta 0.058, accuracy 0.95
-    >>> print(f"risk {model.empirical_risk_:.3f}, worst case {model.robust_risk_:.3f}")
-    risk 0.111, worst case 0.219
-    >>> bool(model.gap_ <= 1e-6)
-    True
-    """
-
-    _task: ClassVar[str] = "classification"
-
-    loss: Any = "logistic"
-    class_weight: Any = field(default=None, kw_only=True)
-    multi_class: str = field(default="auto", kw_only=True)
-    label_cost: Any = field(default=np.inf, kw_only=True)
-
-    def _targets(self, y: Array, sample: Sample) -> Targets:
-        X, weights = sample.X, sample.weights
-        classes, codes = class_codes(y)
-        codes = beside(codes, X)
-        if self.class_weight is not None:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=numpy(y))
-            weights = normalise(weights * beside(factors, X)[codes], "class_weight")
-        require_classes(classes, class_masses(codes, weights, len(classes)))
-        price = fit_price(self, "label_cost", sample.support)
-        form = model_form(self, sample.loss, len(classes), sample.support)
-        # of two classes the second is +1, of more each in turn against the rest
-        positive = [1] if len(classes) == 2 else range(len(classes))
-        ys = [2 * as_float(codes == k) - 1 for k in positive]
-        if form.loss is not None:
-            ys, sample = [as_float(codes)], replace(sample, loss=form.loss)
-        sample = replace(sample, ys=ys, weights=weights, label_cost=price)
-        return Targets(sample, y, classes, form.note)
+class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
+    """What a fitted linear classifier says of rows."""
 
     def decision_function(self, X: Any) -> Any:
         """Return the scores x'beta + b.
@@ -228,6 +136,102 @@ class DROClassifier(ClassifierMixin, DROEstimator):  # type: ignore[misc]
         """
         p = self.predict_proba(X)
         return namespace(p).log(p)
+
+
+@documented
+@dataclass(eq=False, repr=False, match_args=False)
+class DROClassifier(LinearClassifier, DROEstimator):
+    r"""Linear classifier that does best against every distribution within transport cost delta.
+
+    .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
+
+    Three to 20 classes are the softmax model, B with one line of coefficients per class, for the
+    logistic loss at order 1 under a norm; else one-vs-rest, with one ball for all.
+
+    Parameters
+    ----------
+    loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
+        The loss of a score and a label -1 or +1. Probabilities need "logistic".
+    <model>
+    class_weight : dict {label: weight}, "balanced" or None, default=None
+        Factors of the weights of the rows; "balanced" gives every class the same total weight.
+    <choice>
+    multi_class : {"auto", "multinomial", "ovr"}, default="auto"
+        The model of three classes or more. "multinomial" is the softmax of one score per class,
+        whose worst-case risk is the mean cross-entropy plus delta times the largest dual norm of a
+        difference of two classes' coefficients; it needs the logistic loss, order 1 and a
+        Euclidean cost, "l1" or "linf". "ovr" fits each class against the rest. "auto" is
+        "multinomial" for up to 20 classes where that is possible and labels cannot be changed,
+        else "ovr"; ``message_`` says so where there are more than 20 classes, whose softmax model
+        takes minutes.
+    label_cost : float > 0, default=inf
+        The price at which the adversary may change a label into any other, in the unit of the
+        cost, beside the price of moving the row; inf: labels cannot be changed. More than two
+        classes are then one-vs-rest, and a label changes between a class and the rest. Rows in
+        memory only.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        The coefficients beta; one line for two classes, else one for each class.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        The intercepts b.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted; a positive score is for the second of two.
+    multiplier_ : float, or ndarray of shape (n_classes,) for one-vs-rest
+        The derivative of the robust risk in delta.
+    empirical_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
+        The mean loss of the training rows.
+    robust_risk_ : float, or ndarray of shape (n_classes,) for one-vs-rest
+        The largest mean loss over the ball, as the solver bounded it: ``otdro.robust_risk`` of the
+        same model, which finds the best multiplier anew, is never above it and at most ``gap_``
+        below.
+    gap_ : float, or ndarray of shape (n_classes,) for one-vs-rest
+        At most by this much ``robust_risk_`` exceeds the least possible one; absolute.
+    message_ : str, or list of str for one-vs-rest
+        How the solver ended, and what was particular about the cost or the choice of delta.
+    <attributes>
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from otdro import DROClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = scale(X)
+    >>> model = DROClassifier(cost="euclidean").fit(X[::9], y[::9])
+    >>> print(f"delta {model.delta_:.3f}, accuracy {model.score(X, y):.2f}")
+    delta 0.058, accuracy 0.95
+    >>> print(f"risk {model.empirical_risk_:.3f}, worst case {model.robust_risk_:.3f}")
+    risk 0.111, worst case 0.219
+    >>> bool(model.gap_ <= 1e-6)
+    True
+    """
+
+    _task: ClassVar[str] = "classification"
+
+    loss: Any = "logistic"
+    class_weight: Any = field(default=None, kw_only=True)
+    multi_class: str = field(default="auto", kw_only=True)
+    label_cost: Any = field(default=np.inf, kw_only=True)
+
+    def _targets(self, y: Array, sample: Sample) -> Targets:
+        X, weights = sample.X, sample.weights
+        classes, codes = class_codes(y)
+        codes = beside(codes, X)
+        if self.class_weight is not None:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=numpy(y))
+            weights = normalise(weights * beside(factors, X)[codes], "class_weight")
+        require_classes(classes, class_masses(codes, weights, len(classes)))
+        price = fit_price(self, "label_cost", sample.support)
+        form = model_form(self, sample.loss, len(classes), sample.support)
+        # of two classes the second is +1, of more each in turn against the rest
+        positive = [1] if len(classes) == 2 else range(len(classes))
+        ys = [2 * as_float(codes == k) - 1 for k in positive]
+        if form.loss is not None:
+            ys, sample = [as_float(codes)], replace(sample, loss=form.loss)
+        sample = replace(sample, ys=ys, weights=weights, label_cost=price)
+        return Targets(sample, y, classes, form.note)
 
     def _part(self, k: int) -> tuple[Array, Any]:
         if self.loss_.outputs > 1:

@@ -13,15 +13,37 @@ from ..arrays import as_float
 from ..chunks import is_dask
 from ..problem import Sample
 from ..radius.checks import check_targets
-from .base import DROEstimator, Fitted, Targets, documented
+from .base import DROEstimator, Fitted, LinearModel, Targets, documented
 from .parameters import fit_price
 
 Array = NDArray[Any]
 
 
+class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
+    """What a fitted linear regression says of rows."""
+
+    def predict(self, X: Any) -> Any:
+        """Return x'beta + b.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
+            array that is computed later.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The predictions.
+        """
+        if is_dask(X):
+            return self._of_dask(X, "predict")
+        return self._scores(X)
+
+
 @documented
 @dataclass(eq=False, repr=False, match_args=False)
-class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
+class DRORegressor(LinearRegressor, DROEstimator):
     r"""Linear regression that does best against every distribution within transport cost delta.
 
     .. math:: \min_{\beta, b}\ \sup_{P:\,D_c(P, P_n)\le\delta} E_P\,\ell(x'\beta + b, y)
@@ -86,21 +108,3 @@ class DRORegressor(RegressorMixin, DROEstimator):  # type: ignore[misc]
         super()._store(fitted)
         self.coef_ = self.coef_[0]
         self.intercept_ = float(self.intercept_[0])
-
-    def predict(self, X: Any) -> Any:
-        """Return x'beta + b.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with the columns of the fit; of a Dask array or data frame the result is a Dask
-            array that is computed later.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The predictions.
-        """
-        if is_dask(X):
-            return self._of_dask(X, "predict")
-        return self._scores(X)

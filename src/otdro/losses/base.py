@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 from sklearn.base import BaseEstimator
 
-from ..arrays import beside, mass, namespace, numpy
+from ..arrays import mass, namespace
 
 if TYPE_CHECKING:
     from .piecewise import PiecewiseQuadratic
@@ -25,10 +25,8 @@ FAR = 2.0**50
 HALVINGS = int(np.log2(FAR)) + np.finfo(float).bits
 #: Cells of the scan of a row that may have several maxima.
 CELLS = 128
-#: Scores at which every loss is finite.
+#: Scores at which every loss is finite. A slope that is larger, far out, has no limit.
 NEARER = 1e4
-#: A slope that large, far out, has no limit.
-ENDLESS = 1e3
 
 
 class SlopeRange(NamedTuple):
@@ -49,7 +47,6 @@ class Loss(BaseEstimator):  # type: ignore[misc]
 
     ``minimum_at_infinity``: whether the infimum is approached only by infinite scores, so that
     separable classes have no plain minimiser. ``profile``: whether the profile theory covers it.
-    ``steady``: whether the third derivative is nowhere larger than the second, in size.
     """
 
     task: ClassVar[str]
@@ -57,7 +54,6 @@ class Loss(BaseEstimator):  # type: ignore[misc]
     smoothness: float
     minimum_at_infinity: ClassVar[bool] = False
     profile: ClassVar[bool] = False
-    steady: ClassVar[bool] = False
     #: Scores per row: 1, or the number of classes.
     outputs: int = 1
 
@@ -108,20 +104,18 @@ class Loss(BaseEstimator):  # type: ignore[misc]
             middle = min(max(middle, float(y.min())), float(y.max()))
         return middle
 
-    def constant_of_share(self, positive: Array) -> Array:
-        """Return the best constants where the label +1 has these shares of the weight."""
-        share = numpy(positive)
-        labels = np.array([-1.0, 1.0])
-        constants = [self.constant(labels, np.array([1 - p, p])) for p in share.tolist()]
-        return beside(np.array(constants), positive)
-
     def slope_range(self, y: Array) -> SlopeRange:
         """Return the limits of dl/dz as z tends to -inf and to +inf; -inf or inf if none."""
-        y = np.asarray(y, dtype=float)
-        ends = [slope_limit(self, y, sign) for sign in (-1.0, 1.0)]
+        y, ends = np.asarray(y, dtype=float), []
+        for sign in (-1.0, 1.0):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                far = self.derivative(np.full_like(y, sign * FAR), y)
+            # a nearer score where that overflows
+            near = self.derivative(np.full_like(y, sign * NEARER), y)
+            ends.append(np.where(np.isfinite(far), far, near))
         if np.isfinite(self.lipschitz):
             return SlopeRange(*ends)
-        low, high = (np.where(np.abs(end) > ENDLESS, np.sign(end) * np.inf, end) for end in ends)
+        low, high = (np.where(np.abs(end) > NEARER, np.sign(end) * np.inf, end) for end in ends)
         return SlopeRange(low, high)
 
     def score_at(self, slope: Array, y: Array, room: tuple[Array, Array] | None = None) -> Array:
@@ -225,13 +219,6 @@ def turning_point(holds: Callable[[Array], Array], reach: Array) -> tuple[Array,
         below = holds(middle)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return low, high
-
-
-def slope_limit(loss: Loss, y: Array, sign: float) -> Array:
-    """Return dl/dz far out, at scores of ``FAR`` or, where that overflows, of ``NEARER``."""
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        limit = loss.derivative(np.full_like(y, sign * FAR), y)
-    return np.where(np.isfinite(limit), limit, loss.derivative(np.full_like(y, sign * NEARER), y))
 
 
 def _gain(loss: Loss, z: Array, y: Array, kappa: Array, s: Array) -> Array:

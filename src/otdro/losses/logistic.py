@@ -13,7 +13,7 @@ from .softmax import Softmax
 
 #: The step, relative to 1 + the place, after which the next one would be lost in rounding:
 #: convergence is quadratic.
-NEXT_IS_ROUNDING = 1e-9
+NEXT_IS_ROUNDING = np.sqrt(np.finfo(float).eps)
 
 
 class Logistic(Loss):
@@ -24,7 +24,6 @@ class Logistic(Loss):
     smoothness = 0.25
     minimum_at_infinity = True
     profile = True
-    steady = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^-yz)."""
@@ -84,10 +83,6 @@ class Logistic(Loss):
         positive, negative = mass(weights, y > 0), mass(weights, y < 0)
         return float(np.log(positive) - np.log(negative))
 
-    def constant_of_share(self, positive: Array) -> Array:
-        """Return log(pi/(1 - pi))."""
-        return _logit(positive)
-
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return the negative entropy of alpha = -ya, +inf outside [0, 1]."""
         alpha = -y * a
@@ -113,7 +108,9 @@ class Logistic(Loss):
             first = xp.where(upper, high, low) if near is None else near[0]
             v = _newton(m, a, low, high, first)[None]
             return Inner(_height(v, m, a), -y * v)
-        exists, low, high, first = _brackets(m, a if xp is np else _filled(a, m))
+        if xp is not np and isinstance(a, float):
+            a = xp.full_like(m, a)
+        exists, low, high, first = _brackets(m, a)
         v = _newton(m, a, low, high, first if near is None or near.shape != low.shape else near)
         return Inner(xp.where(exists, _height(v, m, a), -np.inf), -y * v)
 
@@ -162,11 +159,6 @@ def _logit(p: Array) -> Array:
 def _all(condition: Any) -> bool:
     """Whether a condition, of a number or of rows, holds throughout."""
     return condition if isinstance(condition, bool) else bool(namespace(condition).all(condition))
-
-
-def _filled(a: Any, m: Array) -> Any:
-    """Return a number as an array beside m, an array as it is."""
-    return namespace(m).full_like(m, a) if isinstance(a, float) else a
 
 
 def _log_expm1(t: Array) -> tuple[Array, Array, Array]:

@@ -70,7 +70,14 @@ class Association(Metric):
         check_shrinkage(self.shrinkage)
         if not self.power >= 0:
             raise ValueError(f"power must be at least 0, got {self.power!r}.")
-        self.statistic_ = statistic(X, *self._explaining(X, y))
+        U, k = self._explaining(X, y)
+        # R_j^2 = |U'(x_j - mean)|^2/|x_j - mean|^2, U orthonormal up to its sum; 0 of a constant
+        n = X.shape[0]
+        even = np.full(n, 1 / n)
+        explained = np.sum(Design(X, center=mean(X, even)).adjoint(U) ** 2, axis=1)
+        total = n * column_scale(X, even) ** 2
+        share = np.divide(explained, total, out=np.zeros_like(total), where=total > 0)
+        self.statistic_ = n / k * share / np.maximum(1 - share, LEAST_UNEXPLAINED)
         price = 1 + self.statistic_ / self.noise
         price = (price / price.max()) ** self.power
         self.solution_ = of_diagonal(price) if is_wide(X) else np.diag(price)
@@ -90,17 +97,3 @@ class Association(Metric):
         codes, counts = np.unique(y, return_inverse=True, return_counts=True)[1:]
         members = codes[:, None] == np.arange(len(counts))
         return members / np.sqrt(counts), max(len(counts) - 1, 1)
-
-
-def statistic(X: Any, U: Array, k: int) -> Array:
-    r"""Return :math:`\frac{n}{k}\,R_j^2/(1 - R_j^2)` of every column, 0 of a constant one.
-
-    :math:`R_j^2 = \|U'(x_j - \bar x_j)\|^2/\|x_j - \bar x_j\|^2`, U orthonormal up to its sum.
-    """
-    n = X.shape[0]
-    even = np.full(n, 1 / n)
-    explained = np.sum(Design(X, center=mean(X, even)).adjoint(U) ** 2, axis=1)
-    total = n * column_scale(X, even) ** 2
-    share = np.divide(explained, total, out=np.zeros_like(total), where=total > 0)
-    F: Array = n / k * share / np.maximum(1 - share, LEAST_UNEXPLAINED)
-    return F

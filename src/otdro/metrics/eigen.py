@@ -36,5 +36,4 @@ class Eigen(MetricLearner):
     def program(self, S_M: Array, S_N: Array) -> Array:
         """Return vv'/nu, where S_N v = nu S_M v and v'S_M v = 1."""
         nu, V = eigh(S_N, S_M)
-        Lam: Array = np.outer(V[:, -1], V[:, -1]) / nu[-1]
-        return Lam
+        return np.asarray(np.outer(V[:, -1], V[:, -1]) / nu[-1])

@@ -36,8 +36,7 @@ class LogDet(MetricLearner):
         """Return mu V diag(1/(1 - kappa nu)) V'."""
         nu, V = eigh(S_N, S_M)
         slack = 1 - multiplier(nu / nu[-1], self.mu) * nu / nu[-1]
-        Lam: Array = self.mu / nu.sum() * (V / slack) @ V.T
-        return Lam
+        return np.asarray(self.mu / nu.sum() * (V / slack) @ V.T)
 
 
 def multiplier(nu: Array, mu: float) -> float:

@@ -155,12 +155,10 @@ def cross_validate(
                 part.problem(part.ys[k], part.ball(cost, grid[0], order))
                 for part, cost in zip(parts, of_parts, strict=True)
             ]
-            if costs[c].euclidean:
-                lots.append([(problems, grid, tols)])
-            else:
-                # no method shares work between folds there
-                alone = zip(problems, tols, strict=True)
-                lots.append([([one], grid, [tol]) for one, tol in alone])
+            # no method shares work between folds under other norms
+            size = len(parts) if costs[c].euclidean else 1
+            starts = range(0, len(parts), size)
+            lots.append([(problems[i : i + size], grid, tols[i : i + size]) for i in starts])
     # the lots do not depend on n_jobs, so that the results do not
     solved = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(solver.solve)(problems, grid, tols=tols)
@@ -199,22 +197,18 @@ def _scored(
     unsure = [UNSURE * sample.problem(y, ball).constant[1] for y in sample.ys]
     scores, of_tested, unsolved = [], [], 0
     for (_, test), paths in zip(splits, folds, strict=True):
-        held = pick(sample.X, test)
+        tested = sample.rows(test)
         coefs = np.stack([[s.coef for s in row] for row in paths])
         intercepts = np.array([[s.intercept for s in row] for row in paths])
-        z = [model_scores(held, c, b) for c, b in zip(coefs, intercepts, strict=True)]
+        z = [model_scores(tested.X, c, b) for c, b in zip(coefs, intercepts, strict=True)]
         of_tested.append(namespace(z[0]).stack(z))
         if scorer is None:
-            weights = pick(sample.weights, test)
-            weights = weights / weights.sum()
-            losses = [
-                numpy(weights @ sample.loss.value(of_target, pick(y, test)[:, None]))
-                for y, of_target in zip(sample.ys, z, strict=True)
-            ]
-            scores.append(-np.mean(losses, axis=0))
+            pairs = zip(tested.ys, z, strict=True)
+            losses = [tested.weights @ sample.loss.value(part, y[:, None]) for y, part in pairs]
+            scores.append(-np.mean([numpy(each) for each in losses], axis=0))
         else:
             models = zip(np.swapaxes(coefs, 0, 1), np.swapaxes(intercepts, 0, 1), strict=True)
-            scores.append(np.array([scorer(held, test, *model) for model in models]))
+            scores.append(np.array([scorer(tested.X, test, *model) for model in models]))
         for row, enough in zip(paths, unsure, strict=True):
             unsolved += sum(not s.converged and not s.gap <= enough for s in row)
     bad = [str(f) for f, of_fold in enumerate(scores) if not np.isfinite(of_fold).all()]

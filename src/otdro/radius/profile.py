@@ -112,11 +112,7 @@ def theory_delta(sample: Sample, cost: Cost, order: int, confidence: float) -> f
     check_profile(sample, cost, confidence)
     if order == 1:
         require_lipschitz(sample.loss)
-    pilots = [pilot(sample, y, cost) for y in sample.ys]
-    return max(
-        _at(sample, y, cost, order, confidence, *model)
-        for y, model in zip(sample.ys, pilots, strict=True)
-    )
+    return max(_at(sample, y, cost, order, confidence, pilot(sample, y, cost)) for y in sample.ys)
 
 
 def check_profile(sample: Sample, cost: Cost, confidence: float) -> None:
@@ -155,20 +151,15 @@ def pilot(sample: Sample, y: Array, cost: Cost) -> tuple[Array, float]:
     for _ in range(ROUNDS):
         problem = sample.problem(y, Ball(cost, delta, order))
         [[robust]] = Exact(tol=PILOT_TOL).solve([problem], [delta])
-        delta = _at(sample, y, cost, order, 0.5, robust.coef, robust.intercept)
+        delta = _at(sample, y, cost, order, 0.5, (robust.coef, robust.intercept))
     return robust.coef, robust.intercept
 
 
 def _at(
-    sample: Sample,
-    y: Array,
-    cost: Cost,
-    order: int,
-    confidence: float,
-    coef: Array,
-    intercept: float,
+    sample: Sample, y: Array, cost: Cost, order: int, confidence: float, model: tuple[Array, float]
 ) -> float:
     """Return the profile delta with the pilot (coef, intercept)."""
+    coef, intercept = model
     if order == 1:
         # n^-1/2 times the quantile of |N(0, E a^2 (x - xbar)(x - xbar)')|, a = l'
         weights = sample.weights
@@ -189,8 +180,7 @@ def _smaller_gram(design: Design, D: Array) -> Array:
     if design.d <= WRITTEN_UP_TO or design.d <= design.n:
         return design.gram(D)
     root = np.sqrt(D)
-    kernel: Array = root[:, None] * design.kernel() * root
-    return kernel
+    return np.asarray(root[:, None] * design.kernel() * root)
 
 
 def rows(weights: Array) -> float:

@@ -331,8 +331,7 @@ def _euclidean_norms(evidence: Evidence, D: Array) -> Array:
     squares = design.gram_squares(D[:, knots] / beside(unit[knots], D))
     share = np.interp(np.arange(m), knots, squares)
     # chi-square of equal mean and variance, by Wilson and Hilferty
-    median: Array = np.sqrt(trace * (1 - 2 * share / 9) ** 3)
-    return median
+    return np.asarray(np.sqrt(trace * (1 - 2 * share / 9) ** 3))
 
 
 def _drawn_norms(evidence: Evidence, D: Array) -> Array:
@@ -359,20 +358,13 @@ class EnvironmentLosses:
     errors: Array
 
     @property
-    def worst(self) -> Array:
-        """The largest of them at every delta."""
-        found: Array = self.losses.max(axis=0)
-        return found
-
-    @property
     def shrunken(self) -> Array:
         """The losses (G, m) moved to their mean by the share of their spread that is noise."""
         mean, noise = self.losses.mean(axis=0), self.errors**2
         spread = ((self.losses - mean) ** 2).sum(axis=0) / max(1, len(self.losses) - 1)
         between = np.maximum(spread - noise.mean(axis=0), 0.0)
         share = between / np.maximum(between + noise, np.finfo(float).tiny)
-        found: Array = mean + share * (self.losses - mean)
-        return found
+        return np.asarray(mean + share * (self.losses - mean))
 
 
 def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> EnvironmentLosses:
@@ -385,8 +377,7 @@ def environment_losses(sample: Sample, folds: FoldScores, groups: Array) -> Envi
     def means(values: Array, share: Array) -> Array:
         total = np.zeros((len(names), values.shape[1]))
         np.add.at(total, code, share[:, None] * values)
-        found: Array = total / np.bincount(code, share)[:, None]
-        return found
+        return np.asarray(total / np.bincount(code, share)[:, None])
 
     even = np.ones(len(seen))
     variance = means((losses - means(losses, even)[code]) ** 2, even)

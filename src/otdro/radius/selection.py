@@ -269,11 +269,9 @@ class Candidates:
 
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
-    learned = [cost.matrix for cost in costs if cost.matrix is not None]
-    structured = all(map(is_structured, learned)) and (learned or d > FEW_ROWS_UP_TO)
-    same = identity(d) if structured else np.eye(d)
-    matrices = [same if cost.matrix is None else cost.matrix for cost in costs]
-    return Mahalanobis(blend(matrices, weights))
+    matrices = [identity(d) if cost.matrix is None else cost.matrix for cost in costs]
+    mixed = blend(matrices, weights)
+    return Mahalanobis(mixed if d > FEW_ROWS_UP_TO else written(mixed))
 
 
 def resolve_cost(cost: Any, X: Any) -> Candidates:
@@ -347,13 +345,11 @@ def spreads_far_apart(sample: Sample) -> Array | None:
 
 def in_units_of_columns(cost: Cost, scale: Array) -> Mahalanobis:
     r"""Return the cost of rows x whose cost is that of Dx: the matrix :math:`D\Lambda D`."""
-    matrix = cost.matrix
-    if matrix is None:
-        d = len(scale)
-        matrix = identity(d) if d > FEW_ROWS_UP_TO else np.eye(d)
-    if is_structured(matrix):
+    d = len(scale)
+    matrix = identity(d) if cost.matrix is None else cost.matrix
+    if is_structured(matrix) and d > FEW_ROWS_UP_TO:
         return Mahalanobis(matrix.between(scale))
-    return Mahalanobis(scale[:, None] * matrix * scale)
+    return Mahalanobis(scale[:, None] * written(matrix) * scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -682,8 +678,9 @@ def _along_path(rows: RowsInFolds, best: Trial, table: list[CandidateScore], not
     if groups is not None:
         environments = environment_losses(*binary_view(sample, best.folds), groups)
     scores = {"score_mean": best.folds.mean, "score_se": best.folds.se, "candidates": table}
-    tested = {"environments": environments, "out_of_fold": best.folds.out_of_fold(place)}
-    return Choice(ball, chosen, tidy(sample, best.deltas, solved, **scores, **tested), note)
+    of_rows = {"environments": environments, "out_of_fold": best.folds.out_of_fold(place)}
+    path = tidy(sample, best.deltas, solved, **scores, **of_rows)
+    return Choice(ball, chosen, path, note)
 
 
 def _preferred_units(rows: RowsInFolds) -> Array | None:
