@@ -497,3 +497,15 @@ def test_rows_without_weight_do_not_stop_the_search():
     risk = model.fit(X, y, sample_weight=w).robust_risk_
     kept = model.fit(X[w > 0], y[w > 0], sample_weight=w[w > 0])
     assert abs(risk - kept.robust_risk_) <= 2e-6
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_small_radii_of_separable_rows_end_in_a_few_steps(loss):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(36, 10))
+    y = np.where(rows @ rng.normal(size=10) + rng.logistic(size=36) > 0, 1.0, -1.0)
+    ball = Ball(Norm(2), 1.0, 2, label_cost=0.1)
+    problem = Problem(rows, y, np.full(36, 1 / 36), CLASSIFIED[loss], ball)
+    [path] = Exact().solve([problem], np.geomspace(1e-3, 1e-6, 12))
+    assert all(each.converged for each in path)
+    assert max(each.n_iter for each in path) <= 100

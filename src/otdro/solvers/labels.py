@@ -76,10 +76,8 @@ FIRST = 0.03
 LEAST_NORM = 1e-2
 #: The first t is this share above the norm: at least at order 1, at most at order 2.
 SHARE_OF_NORM = 0.1
-#: The share of a slack that remains where curvature took more of it.
+#: The share of a slack that remains where curvature took more of it, and of t^2/lam on its line.
 LEFT = 0.1
-#: Pieces that a row does not have are this far below its others, in units of the risk.
-FAR_BELOW = 1e3
 #: The length of a step below which the barrier problem is solved instead.
 JAMMED = 0.1
 #: Progress is a fall of the gap, or of the sum of the products, by this factor.
@@ -90,8 +88,8 @@ MOST_GROWTH = 2.0
 #: that of a start is known.
 LOOSE = 0.1
 
-#: Value, dl/dz, d2l/dz2 and displacement of the score (n,) of one piece.
-Branch = tuple[Array, Array, Array, Array]
+#: Value, dl/dz, d2l/dz2 and displacement of the score (n,) of one piece, and whether that is held.
+Movement = tuple[Array, Array, Array, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,17 +97,18 @@ class Pieces:
     """J pieces of n rows in (z, s): ``value`` (J, n), ``slope`` (p, J, n), ``bend`` (p, p, J, n).
 
     The first half is of the row's own label, the other half of the other one. The slope in z is
-    dl/dz at the place the row is moved to. ``there`` (J, n) are the pieces that exist.
+    dl/dz at the place the row is moved to; ``cut`` (n,) parts the displacements of a smooth loss.
     """
 
     value: Array
     slope: Array
     bend: Array
-    there: Array
+    cut: Array
 
 
 class WorstLoss:
-    """The pieces of a loss at an order: of a piecewise linear one its sides, else its branches.
+    """The pieces of a loss at an order: of a piecewise linear one its sides, of a smooth one
+    at order 2 the best displacements of two parts.
 
     ``scalars`` is 1 for t, 2 for t and lam; ``growth`` is 2 kappa_l of a quadratic loss, whose
     domain is 2 kappa_l lam > t^2, else 0; ``rate`` is lambda per unit of the last scalar.
@@ -125,45 +124,57 @@ class WorstLoss:
         """Whether t and lam are positive and in the domain of a quadratic loss."""
         return bool(s.min() > 0 and (self.growth == 0 or self.growth * s[-1] > s[0] ** 2))
 
-    def under(self, z: Array, label: Array, s: Array) -> list[tuple[Array, Array, Array]]:
+    def under(
+        self, z: Array, label: Array, s: Array, cut: Array
+    ) -> list[tuple[Array, Array, Array]]:
         """Return value (n,), slope (p, n) and curvature (p, p, n) in (z, s) of each piece.
 
-        Pieces are those under a label, without its price; the value of a missing one is -inf.
+        Pieces are those under a label, without its price.
         """
-        found = []
-        for value, slope, bend, shift in self._branches(z, label, s):
-            if self.scalars == 1:
-                zero = np.zeros_like(z)
-                g, h = np.stack([slope, zero]), np.stack([[bend, zero], [zero, zero]])
-            else:
-                (t, lam), there = s, np.isfinite(value)
-                stiff = np.maximum(2 * lam - t**2 * bend, SHARP * lam)
-                d = move_derivatives(slope, bend, shift / t, t, stiff)
-                g = np.where(there, np.stack([d.z, d.w, d.lam]), 0.0)
-                H = np.array([[d.zz, d.zw, d.zl], [d.zw, d.ww, d.wl], [d.zl, d.wl, d.ll]])
-                h = np.where(there, H, 0.0)
-                value = np.where(there, value, -np.inf)
-            found.append((value, g, h))
+        t, lam, p, found = s[0], s[-1], self.scalars + 1, []
+        for value, slope, bend, shift, held in self._movements(z, label, t, lam, cut):
+            # what is held does not follow (z, s)
+            stiff = np.where(held, np.inf, np.maximum(2 * lam - t**2 * bend, SHARP * lam))
+            d = move_derivatives(slope, bend, shift / t, t, stiff)
+            H = np.array([[d.zz, d.zw, d.zl], [d.zw, d.ww, d.wl], [d.zl, d.wl, d.ll]])
+            found.append((value, np.stack([d.z, d.w, d.lam])[:p], H[:p, :p]))
         return found
 
-    def _branches(self, z: Array, label: Array, s: Array) -> list[Branch]:
-        """Return the sides of a piecewise linear loss, else the branches of the inner supremum."""
-        pieces, zero = self.loss.pieces, np.zeros_like(z)
-        if pieces is not None and pieces.kappa == 0:
+    def _movements(
+        self, z: Array, label: Array, t: float, lam: float, cut: Array
+    ) -> list[Movement]:
+        """Return the sides of a piecewise linear loss, or the best displacements, as pieces.
+
+        At order 2 those of a smooth loss, in units of t, are above or below ``cut``, a number per
+        row: a part has a best one wherever (z, s) is, so that no piece jumps, and is convex in it.
+        """
+        pieces, still = self.loss.pieces, np.zeros_like(z)
+        free, held = still > 0, still == 0
+        linear = pieces is not None and pieces.kappa == 0
+        sides = [self.loss.evaluate(z, label)]
+        if pieces is not None and linear:
             r, o = pieces.residual(z, label), pieces.orientation(label)
-            # a score moves by -a o t^2/(2 lam), which adds a^2 t^2/(4 lam)
-            reach = s[0] ** 2 / (2 * s[1]) if self.scalars == 2 else 0.0
-            return [
-                (a * r + a**2 * reach / 2, -a * o + zero, zero, -a * o * reach + zero)
-                for a in pieces.slopes
-            ]
+            sides = [(a * r, -a * o + still, still) for a in pieces.slopes]
         if self.scalars == 1:
-            return [(*self.loss.evaluate(z, label), zero)]
-        inner = self.loss.inner(z, label, *s)
-        return [
-            (value, *self.loss.evaluate(z + shift, label)[1:], shift)
-            for value, shift in zip(inner.value, inner.shift, strict=True)
-        ]
+            return [(*side, still, held) for side in sides]
+        if linear:
+            # a score moves by -a o t^2/(2 lam), which adds a^2 t^2/(4 lam)
+            reach = t**2 / (2 * lam)
+            return [(v + a**2 * reach / 2, a, bend, a * reach, free) for v, a, bend in sides]
+        inner = self.loss.inner(z, label, t, lam)
+        if pieces is not None:
+            best = inner.best
+            return [(best.value, *self.loss.evaluate(z + best.shift, label)[1:], best.shift, free)]
+        parts = []
+        for side in (1, -1):
+            shift, ends = t * cut, held
+            value = self.loss.value(z + shift, label) - lam * cut**2
+            for other, by in zip(inner.value, inner.shift, strict=True):
+                better = (side * (by - t * cut) >= 0) & (other > value)
+                value, shift = np.where(better, other, value), np.where(better, by, shift)
+                ends = ends & ~better
+            parts.append((value, *self.loss.evaluate(z + shift, label)[1:], shift, ends))
+        return parts
 
 
 def worst_loss(loss: Loss, order: int) -> WorstLoss | None:
@@ -241,15 +252,16 @@ class PricedRows:
         known = (place.z, problem.y, problem.weights, problem.loss, w, problem.ball)
         return priced_risk(*known, guess, rtol)
 
-    def at(self, z: Array, s: Array) -> Pieces:
-        """Return the pieces of both labels."""
+    def at(self, z: Array, s: Array, cut: Array | None = None) -> Pieces:
+        """Return the pieces of both labels; no ``cut``: it is where a score becomes 0."""
+        cut = -z / s[0] if cut is None else cut
         price = self.problem.ball.label_cost * self.worst.rate
-        own, changed = (self.worst.under(z, label, s) for label in (self.y, -self.y))
+        own, changed = (self.worst.under(z, label, s, cut) for label in (self.y, -self.y))
         values, slopes, bends = zip(*own, *changed, strict=True)
         value, slope = np.stack(values), np.stack(slopes, axis=1)
         value[len(own) :] -= price * s[-1]
         slope[-1, len(own) :] -= price
-        return Pieces(value, slope, np.stack(bends, axis=2), np.isfinite(value))
+        return Pieces(value, slope, np.stack(bends, axis=2), cut)
 
     def gradient(self, mean: Array) -> Array:
         """Return the gradient in (theta, b, s) from mean slopes (p, n) of the rows in (z, s)."""
@@ -372,7 +384,7 @@ def minimise(
     """
     unit, target, max_iter = goal
     mu = min(max(above, target), FIRST * unit)
-    now, solved, n_iter = _centred(rows, norm, _first(rows, norm, start, mu, unit), mu, goal)
+    now, solved, n_iter = _centred(rows, norm, _first(rows, norm, start, mu), mu)
     lower, slopes, best = 0.0, np.zeros_like(start.z), None
     marks, marked = np.full(2, np.inf), n_iter
     while True:
@@ -393,19 +405,19 @@ def minimise(
             marks, marked = np.minimum(marks, progress), n_iter
         if gap <= target or n_iter >= min(max_iter, marked + CENTRING):
             break
-        after, length = _after(equations, step, unit)
+        after, length = _after(equations, step)
         if after is None:
             break
         if length >= JAMMED:
             now, solved = after, True
         else:
             mu = (FALL if solved else 1.0) * equations.mean
-            now, solved, taken = _centred(rows, norm, now, mu, goal)
+            now, solved, taken = _centred(rows, norm, now, mu)
             n_iter += taken
     return replace(best, gap=gap, slopes=slopes, n_iter=n_iter)
 
 
-def _first(rows: PricedRows, norm: NormRows, start: Place, mu: float, unit: float) -> Iterate:
+def _first(rows: PricedRows, norm: NormRows, start: Place, mu: float) -> Iterate:
     """Return the iterate at a place whose products are about mu."""
     room = _room(rows, start, mu)
     at = norm.begin(start.theta[:, None], np.array([room]), np.array([mu]))
@@ -413,7 +425,7 @@ def _first(rows: PricedRows, norm: NormRows, start: Place, mu: float, unit: floa
     s[0] = at.t[0]
     if not rows.worst.inside(s):
         s[-1] = 2 * s[0] ** 2 / rows.worst.growth
-    return _on_path(rows, replace(start, s=s), _pieces(rows, start.z, s, unit), at, norm, mu)
+    return _on_path(rows, replace(start, s=s), rows.at(start.z, s), at, norm, mu)
 
 
 def _on_path(
@@ -441,7 +453,7 @@ def _barrier(rows: PricedRows, norm: NormRows, now: Iterate, mu: float) -> float
 
 
 def _centred(
-    rows: PricedRows, norm: NormRows, now: Iterate, mu: float, goal: Goal
+    rows: PricedRows, norm: NormRows, now: Iterate, mu: float
 ) -> tuple[Iterate, bool, int]:
     """Return the least of the barrier problem at mu, whether it was reached, and the steps."""
     now = _on_path(rows, now.place, now.pieces, now.norm, norm, mu)
@@ -454,7 +466,7 @@ def _centred(
         length = min(1.0, SHORT_OF * equations.longest(step, prices=False))
         # shorter steps lower the barrier by rounding only
         while length > np.sqrt(PRECISION):
-            after = _along(equations, step, length, goal.unit)
+            after = _along(equations, step, length, now.pieces.cut)
             if after is not None:
                 after = _on_path(rows, after.place, after.pieces, after.norm, norm, mu)
                 new = _barrier(rows, norm, after, mu)
@@ -463,7 +475,10 @@ def _centred(
             length /= 2
         else:
             break
-        now, value = after, new
+        # the displacements are parted anew
+        place = after.place
+        now = _on_path(rows, place, rows.at(place.z, place.s), after.norm, norm, mu)
+        value = _barrier(rows, norm, now, mu)
     return now, False, n_iter
 
 
@@ -478,14 +493,7 @@ def _room(rows: PricedRows, start: Place, mu: float) -> float:
     return min(mu / price, share) if price > 0 else share
 
 
-def _pieces(rows: PricedRows, z: Array, s: Array, unit: float) -> Pieces:
-    """Return the pieces, those that a row does not have far below the others."""
-    pieces = rows.at(z, s)
-    least = pieces.value.max(axis=0) - FAR_BELOW * unit
-    return replace(pieces, value=np.maximum(pieces.value, least))
-
-
-def _after(equations: _Equations, step: Step, unit: float) -> tuple[Iterate | None, float]:
+def _after(equations: _Equations, step: Step) -> tuple[Iterate | None, float]:
     """Return the iterate after a step and its length.
 
     The step is shortened where curvature makes the products much larger. At rounding, or where a
@@ -494,14 +502,16 @@ def _after(equations: _Equations, step: Step, unit: float) -> tuple[Iterate | No
     length = min(1.0, SHORT_OF * equations.longest(step))
     after = None
     while length > SHORTEST:
-        after = _along(equations, step, length, unit)
+        after = _along(equations, step, length)
         if after is not None and after.total(equations.rows) <= MOST_GROWTH * equations.total:
             break
         length /= 2
     return (after if after is not None and after.inside else None), length
 
 
-def _along(equations: _Equations, step: Step, length: float, unit: float) -> Iterate | None:
+def _along(
+    equations: _Equations, step: Step, length: float, cut: Array | None = None
+) -> Iterate | None:
     """Return the iterate after a part of a step, None outside of the domain of the pieces.
 
     Heights rise by what curvature adds to the pieces in the mean of their shares, and more where
@@ -515,20 +525,22 @@ def _along(equations: _Equations, step: Step, length: float, unit: float) -> Ite
         theta[:, None], now.norm, step.norm.shortened(length), np.array([s[0]])
     )
     s[0] = at.t[0]
+    if len(s) == 2:
+        # gains depend on t^2/lam, which moves in a straight line unless most of it would go
+        (t, lam), (dt, dlam) = place.s, step.move[d + 1 :]
+        left = 1 + length * (2 * dt / t - dlam / lam)
+        s[1] = lam * (s[0] / t) ** 2 / left if left > LEFT else s[1]
     if not rows.worst.inside(s):
         return None
     z = place.z + length * step.dz
-    b = place.b + length * float(step.move[d])
-    place, pieces = Place(theta, b, s, z), _pieces(rows, z, s, unit)
-    if not np.array_equal(pieces.there, now.pieces.there):
-        # some pieces are new or gone
-        return _on_path(rows, place, pieces, at, equations.norm, equations.mean)
+    pieces = rows.at(z, s, cut)
     sigma = now.sigma + length * step.ds
     q = now.q + length * step.dq
     T = now.T + length * step.raised
     T = T + (q * (pieces.value + sigma - T)).sum(axis=0) / q.sum(axis=0)
     T = np.maximum(T, (pieces.value + LEFT * sigma).max(axis=0))
-    return Iterate(place, pieces, T, q, at)
+    b = place.b + length * float(step.move[d])
+    return Iterate(Place(theta, b, s, z), pieces, T, q, at)
 
 
 class _Equations:
