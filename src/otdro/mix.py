@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import logit
 from scipy.stats.qmc import Sobol
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from .design import as_dense, model_scores
 from .estimators import DROClassifier, DRORegressor
-from .estimators.base import DROEstimator, LinearModel
+from .estimators.base import DROEstimator
 from .estimators.classifier import LinearClassifier
 from .estimators.parameters import class_codes, require_classes
 from .estimators.regressor import LinearRegressor
@@ -147,7 +147,7 @@ def mixing_weights(rows: TrainingRows, scores: Array, n: float) -> Array:
 
 
 @dataclass(eq=False, repr=False, match_args=False)
-class _Mix(MetaEstimatorMixin, LinearModel):  # type: ignore[misc]
+class _Mix(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """What both estimators share: read the models, weigh them, average them."""
 
     _task: ClassVar[str]

@@ -110,7 +110,7 @@ class Fitted(NamedTuple):
     passes: str = ""
 
 
-class LinearModel(BaseEstimator):  # type: ignore[misc]
+class LinearScores(BaseEstimator):  # type: ignore[misc]
     """The scores of a fitted model, of rows in memory, in chunks, and of Dask collections."""
 
     def __sklearn_tags__(self) -> Any:
@@ -150,7 +150,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(eq=False, repr=False, match_args=False)
-class DROEstimator(LinearModel):
+class DROEstimator(BaseEstimator):  # type: ignore[misc]
     """Choose the ball, solve one problem for each target vector, store.
 
     What both estimators share is documented once, here, and shown in full by both (``documented``):

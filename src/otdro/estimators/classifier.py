@@ -17,7 +17,7 @@ from ..arrays import as_float, as_index, beside, class_masses, namespace, numpy
 from ..chunks import is_dask
 from ..problem import Sample
 from ..radius.checks import normalise
-from .base import DROEstimator, LinearModel, Targets, documented
+from .base import DROEstimator, LinearScores, Targets, documented
 from .parameters import class_codes, fit_price, is_numeric, model_form, require_classes
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _gives_probabilities(estimator: Any) -> bool:
     return True
 
 
-class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
+class LinearClassifier(ClassifierMixin, LinearScores):  # type: ignore[misc]
     """What a fitted linear classifier says of rows."""
 
     def decision_function(self, X: Any) -> Any:

@@ -13,13 +13,13 @@ from ..arrays import as_float
 from ..chunks import is_dask
 from ..problem import Sample
 from ..radius.checks import check_targets
-from .base import DROEstimator, Fitted, LinearModel, Targets, documented
+from .base import DROEstimator, Fitted, LinearScores, Targets, documented
 from .parameters import fit_price
 
 Array = NDArray[Any]
 
 
-class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
+class LinearRegressor(RegressorMixin, LinearScores):  # type: ignore[misc]
     """What a fitted linear regression says of rows."""
 
     def predict(self, X: Any) -> Any:
