@@ -128,6 +128,16 @@ class Summary:
     difference: float
     difference_se: float
 
+    @property
+    def value(self) -> str:
+        """The mean with its standard error, for a reader."""
+        return f"{self.mean:.4g} ± {self.se:.2g}"
+
+    @property
+    def minus(self) -> str:
+        """The difference to this model with its standard error, for a reader."""
+        return f"{self.difference:+.3g} ± {self.difference_se:.2g}"
+
 
 @dataclass(frozen=True)
 class Setting:

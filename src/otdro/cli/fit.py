@@ -577,18 +577,9 @@ def tested(options: Learning) -> str:
 def show_scores(scores: list[Summary], sentence: str) -> None:
     """Print means and paired differences to this model for every measure, and the verdict."""
     for measure in dict.fromkeys(s.measure for s in scores):
-        body = [
-            [
-                s.method,
-                f"{s.mean:.4g} ± {s.se:.2g}",
-                ""
-                if s.method == scores[0].method
-                else f"{s.difference:+.3g} ± {s.difference_se:.2g}",
-            ]
-            for s in scores
-            if s.measure == measure
-        ]
-        printing.grid(Grid([measure, "mean ± se", f"minus {scores[0].method}"], body))
+        own = [s for s in scores if s.measure == measure]
+        body = [[s.method, s.value, "" if s is own[0] else s.minus] for s in own]
+        printing.grid(Grid([measure, "mean ± se", f"minus {own[0].method}"], body))
         printing.say()
     printing.say(f"Verdict: {sentence}", "bold")
 

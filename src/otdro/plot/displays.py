@@ -36,7 +36,7 @@ MARKERS = ["o", "s", "^", "D", "v", "P"]
 BALL = "#009E73"
 #: Colours of lines that are compared, the first for the one in question.
 LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"]
-DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2))]
+DASHES = ["-", "--", "-.", ":"]
 #: Bars that a picture can hold: of prices the most expensive and the cheapest, of drifts the
 #: columns that moved farthest.
 MOST = 30
@@ -337,7 +337,7 @@ class CoefficientPathDisplay:
         styles: list[dict[str, Any]] = [
             {"color": FAINT, "linewidth": 0.8, "zorder": 1}
         ] * coef.shape[2]
-        for j, colour, dash in zip(largest, LINES, DASHES, strict=False):
+        for j, colour, dash in zip(largest, LINES, 2 * DASHES, strict=False):
             label = shortened(self.names[j])
             styles[j] = {"color": colour, "linestyle": dash, "linewidth": 1.6, "label": label}
         lines, marks = [], []

@@ -269,13 +269,12 @@ def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_ou
     cost = getattr(model, "cost", None)
     sentence = verdict(scores, cost if isinstance(cost, str) else None)
     measures = list(dict.fromkeys(score.measure for score in scores))
-    found = {(score.method, score.measure): score for score in scores}
     lines = []
     for method in dict.fromkeys(score.method for score in scores):
-        own = [found[method, measure] for measure in measures]
-        difference = _with_error(own[0].difference, own[0].difference_se)
-        values = [_with_error(score.mean, score.se) for score in own]
-        lines.append([method, *values, "" if method == scores[0].method else difference])
+        # in the order of the measures
+        own = [score for score in scores if score.method == method]
+        difference = "" if own[0] is scores[0] else own[0].minus
+        lines.append([method, *(score.value for score in own), difference])
     note = (
         f"Each held-out row was predicted by models fitted without it ({held_out}; mean ± "
         "standard error), which prepared the columns and chose their settings without it too."
@@ -286,11 +285,6 @@ def lead(audit: Audit, model: Any, scores: Sequence[Summary], rows: str, held_ou
         f'<p class="verdict">{escape(sentence)}</p>{table(head, lines, title)}'
         f'<p class="note">{escape(note)}</p>{top}'
     )
-
-
-def _with_error(mean: float, error: float) -> str:
-    """Return a mean with its standard error; what rounding left of 0 is 0."""
-    return f"{number(round(mean, 12) + 0.0)} ± {error:.2g}"
 
 
 def goodness(audit: Audit, model: Any) -> str:

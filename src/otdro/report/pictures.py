@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..costs.table import EVEN, WIDEST, shorten, signed
-from ..design import as_dense
+from ..design import WRITTEN_UP_TO, as_dense
 from ..estimators.columns import PARTS
 from ..inspection import Audit, Stability
 from ..inspection.auditing import Change
@@ -256,9 +256,10 @@ def axes_of(audit: Audit) -> list[Axis]:
 def extreme_directions(audit: Audit, most: int) -> list[tuple[float, str, Array]]:
     """Return price, parts and direction of the cheapest and the most expensive unit moves.
 
-    There are none where all directions in which rows can move cost the same.
+    There are none where all directions in which rows can move cost the same, and of wide tables.
     """
-    if not audit.cost.euclidean:
+    # directions take the cube of the columns
+    if not audit.cost.euclidean or len(audit.names) > WRITTEN_UP_TO:
         return []
     groups = audit.model.groups
     prices, vectors = groups.directions(audit.cost, audit.scale)
