@@ -8,7 +8,7 @@ one of these columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +69,7 @@ class ColumnGroups:
     names: list[str]
     indices: dict[str, list[int]]
     categories: dict[str, list[str]]
-    dropped: dict[str, list[str]]
+    dropped: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def numbers(self) -> list[int]:
@@ -197,7 +197,8 @@ def _traced(step: Any, origins: list[_Origin]) -> list[_Origin]:
 
 def _indicators(encoder: OneHotEncoder, k: int, origin: _Origin) -> list[_Origin]:
     """Return what the indicators of the k-th column of an encoder stand for, in their order."""
-    rare = set(getattr(encoder, "infrequent_categories_", [None] * (k + 1))[k] or ())
+    joined = getattr(encoder, "infrequent_categories_", [None] * (k + 1))[k]
+    rare = set() if joined is None else set(joined)
     known = encoder.categories_[k]
     values = [str(v) for v in known if v not in rare] + [OTHER] * bool(rare)
     dropped = None
