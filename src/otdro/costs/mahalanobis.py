@@ -101,10 +101,7 @@ class Mahalanobis(Cost):
         w = np.asarray(w, dtype=float)
         columns = w.reshape(-1, w.shape[-1]).T
         L: Any = self.factor()
-        if self.structured:
-            solved = self.matrix.solve(columns)
-        else:
-            solved = solve_triangular(L, shortest(L, columns), lower=True, trans="T")
+        solved = self.matrix.solve(columns) if self.structured else cho_solve((L, True), columns)
         v = unit(solved.T.reshape(w.shape))
         along: Array = v / self.norm(v)[..., None]
         return along

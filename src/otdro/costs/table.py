@@ -17,10 +17,8 @@ Array = NDArray[Any]
 ROWS = 20
 #: Loadings of a direction that the text shows.
 LOADINGS = 5
-#: Letters of a name in a column of names.
+#: Letters of a name.
 WIDEST = 40
-#: Letters of a name at the end of a line.
-LONG = 60
 #: What rounding may leave of a difference of equal numbers of a cost, relative to their size.
 EVEN = 1e-10
 #: The names of the l_p norms as costs, by the exponent of the dual norm.
@@ -88,7 +86,7 @@ class CostTable:
         # those that two decimals show as other than zero
         seen = [j for j in order if round(loadings[j], 2) != 0]
         shown = seen[:LOADINGS]
-        lines = [f"  {loadings[j]:+.2f} {shorten(self.names[j], LONG)}" for j in shown]
+        lines = [f"  {loadings[j]:+.2f} {shorten(self.names[j], WIDEST)}" for j in shown]
         rest = len(seen) - len(shown)
         return lines + ([f"  and {rest} smaller"] if rest else [])
 
@@ -148,13 +146,10 @@ def moves(X: Any, scale: Any, d: int) -> Array:
 
 def size(matrix: Any, feature_names: Any, X: Any, scale: Any) -> int:
     """Return the number of features that any of the arguments tells."""
-    if hasattr(matrix, "shape"):
-        return int(matrix.shape[0])
-    for value in (matrix, feature_names, scale):
-        if value is not None and np.ndim(value) > 0:
-            return len(value)
-    if X is not None:
-        return int(X.shape[1] if hasattr(X, "shape") else len(X[0]))
+    counts = [np.shape(value)[:1] for value in (matrix, feature_names, scale)]
+    for count in (*counts, np.shape(X)[1:2]):
+        if count:
+            return int(count[0])
     raise ValueError("this cost fits any number of features: pass feature_names, X or scale.")
 
 

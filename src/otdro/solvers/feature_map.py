@@ -111,15 +111,7 @@ def _by_slopes(
 
     Rows are centred, the loss is piecewise quadratic.
     """
-    program = SlopeProgram(
-        X=rows.design.dense(),
-        y=rows.y,
-        weights=rows.weights[:, 0],
-        B=B,
-        loss=loss,
-        delta=float(rows.delta[0]),
-        fit_intercept=rows.fit_intercept,
-    )
+    program = SlopeProgram(rows, B, loss)
     target = tol * base
     point = program.start()
     # two barriers a row and that of the budget: together they weigh as much as the objective
@@ -205,19 +197,11 @@ class SlopeProgram:
     model is :math:`\beta = -2\nu C^{-1}g`, b that of the second.
     """
 
-    def __init__(
-        self,
-        X: Array,
-        y: Array,
-        weights: Array,
-        B: Array,
-        loss: PiecewiseQuadratic,
-        delta: float,
-        fit_intercept: bool,
-    ) -> None:
-        used = weights > 0
-        self.X, self.y, self.weights, self.B = X[used], y[used], weights[used], B[used]
-        self.loss, self.delta, self.fit_intercept = loss, delta, fit_intercept
+    def __init__(self, rows: DualRows, B: Array, loss: PiecewiseQuadratic) -> None:
+        used = rows.weights[:, 0] > 0
+        self.X, self.y, self.B = rows.design.dense()[used], rows.y[used], B[used]
+        self.weights, self.delta = rows.weights[used, 0], float(rows.delta[0])
+        self.loss, self.fit_intercept = loss, rows.fit_intercept
         self.lo, self.hi = loss.slopes
         below, above = np.isfinite(loss.slopes)
         #: rest = r_0 + r_a a + r_s s

@@ -78,15 +78,10 @@ LEAST_NORM = 1e-2
 SHARE_OF_NORM = 0.1
 #: The share of a slack that remains where curvature took more of it, and of t^2/lam on its line.
 LEFT = 0.1
-#: The length of a step below which the barrier problem is solved instead.
-JAMMED = 0.1
 #: Progress is a fall of the gap, or of the sum of the products, by this factor.
 PROGRESS = 0.9
 #: The factor by which a step may increase the sum of the products.
 MOST_GROWTH = 2.0
-#: The share of the gap so far to which a problem with some cuts is solved, and of the risk to which
-#: that of a start is known.
-LOOSE = 0.1
 
 #: Value, dl/dz, d2l/dz2 and displacement of the score (n,) of one piece, and whether that is held.
 Movement = tuple[Array, Array, Array, Array, Array]
@@ -408,7 +403,8 @@ def minimise(
         after, length = _after(equations, step)
         if after is None:
             break
-        if length >= JAMMED:
+        # a shorter step is jammed: the barrier problem is solved instead
+        if length >= FALL:
             now, solved = after, True
         else:
             mu = (FALL if solved else 1.0) * equations.mean
@@ -720,10 +716,10 @@ def _start(rows: PricedRows, theta: Array, b: float) -> tuple[Place, float]:
         theta = -LEAST_NORM / max(rows.norm(pull), np.finfo(float).tiny) * pull
     w = rows.norm(theta)
     place = Place(theta, b, np.array([w]), rows.design.scores(theta) + b)
-    dual = rows.risk(place, w, rtol=LOOSE)
+    dual = rows.risk(place, w, rtol=FALL)
     while w > LEAST_NORM:
         half = Place(*(part / 2 for part in vars(place).values()))
-        at_half = rows.risk(half, w / 2, rtol=LOOSE)
+        at_half = rows.risk(half, w / 2, rtol=FALL)
         if at_half.risk >= dual.risk:
             break
         place, dual, w = half, at_half, w / 2
@@ -746,7 +742,7 @@ def _by_cuts(rows: PricedRows, start: Place, above: float, goal: Goal) -> Minimu
     best, lower, n_iter = None, 0.0, 0
     while True:
         reached = above if best is None else best.gap
-        rough = goal._replace(target=max(LOOSE * reached, goal.target / 4))
+        rough = goal._replace(target=max(FALL * reached, goal.target / 4))
         part = minimise(rows, FaceRows(normals), start, above, rough)
         n_iter += part.n_iter
         lower = max(lower, part.risk - part.gap)

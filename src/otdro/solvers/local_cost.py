@@ -12,6 +12,7 @@ bound above.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,7 @@ from ..arrays import TINY
 from ..costs import Cost
 from ..design import Design
 from ..duality import (
+    EQUAL,
     FIRST_STEP,
     STEPS,
     TRIES,
@@ -43,8 +45,6 @@ STEP = 0.1
 LEAST_DEGREE = 0.5
 #: The least eigenvalue of a local matrix, relative to its largest.
 LEAST_EIGENVALUE = 1e-3
-#: A gain that counts as infinite: the loss outgrows the cost.
-ENDLESS = 1e12
 #: Multiples of lam under whose linearised maxima ascents start: the smaller, the farther.
 NEAR = np.geomspace(0.1, 1.0, 3)
 #: Lengths of moves, in units of sqrt(delta), at which ascents start.
@@ -149,7 +149,8 @@ def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: 
         move = (rows.inverse @ grad[..., None])[..., 0]
         move = (move + (along * (move @ beta))[:, None] * push) / (2 * lam)
         hope = np.einsum("nd,nd->n", move, grad)
-        active = (hope > precision * (1 + np.abs(gain))) & (gain < ENDLESS)
+        # a gain of which 1 is a rounding is infinite: the loss outgrows the cost
+        active = (hope > precision * (1 + np.abs(gain))) & (gain < 1 / EQUAL)
         active &= length > precision
         if not active.any():
             break
@@ -162,17 +163,20 @@ def ascend(rows: LocalRows, U: Array, beta: Array, b: float, lam: float, steps: 
     return U
 
 
-def best_ends(rows: LocalRows, starts: list[Array], beta: Array, b: float, lam: float) -> Array:
-    """Return for each row the end of largest gain of ascents from all starts, as one batch."""
+def best_end(
+    rows: LocalRows,
+    starts: list[Array],
+    beta: Array,
+    b: float,
+    lam: float,
+    places: Sequence[Array] = (),
+) -> Array:
+    """Return for each row the place of largest gain: of ascents from all starts, or of others."""
     batch = rows.rows(np.tile(np.arange(len(rows.X)), len(starts)))
     ends = np.split(ascend(batch, np.vstack(starts), beta, b, lam, STEPS), len(starts))
-    return best_place(rows, ends, beta, b, lam)
-
-
-def best_place(rows: LocalRows, places: list[Array], beta: Array, b: float, lam: float) -> Array:
-    """Return the place of each row with the largest gain."""
-    best = np.argmax([rows.gain(U, beta, b, lam) for U in places], axis=0)
-    return np.asarray(np.stack(places)[best, np.arange(len(best))])
+    ends = [*places, *ends]
+    best = np.argmax([rows.gain(U, beta, b, lam) for U in ends], axis=0)
+    return np.asarray(np.stack(ends)[best, np.arange(len(best))])
 
 
 def near_starts(rows: LocalRows, beta: Array, b: float, lam: float) -> list[Array]:
@@ -286,8 +290,11 @@ def worst_risk(
     rows = rows or local_rows(problem, Design(problem.X).dense())
     if problem.ball.cost.linearised:
         return _worst_linearised(problem, rows, coef, intercept, start)
-    search = PlaceSearch(problem, rows, coef, intercept)
-    lam = search.first(start)
+    search, lam = PlaceSearch(problem, rows, coef, intercept), start
+    if lam <= 0:
+        # the linearised cost's, were slopes as at the row
+        z, w = rows.X @ coef + intercept, np.sqrt(rows.push(coef) @ coef)
+        lam = first_multiplier(z, rows.y, problem.weights, rows.loss, w, problem.ball.delta)
     for _ in range(TRIES):
         best = least(search.tangent, lam, rtol=ATTAINED / 100)
         lam = best.lam
@@ -311,18 +318,10 @@ class PlaceSearch:
         self.places = [rows.X]
         self.far: list[Array] = []
 
-    def first(self, start: float) -> float:
-        """Return a lam to start from: the linearised cost's, were slopes as at the row."""
-        if start > 0:
-            return start
-        z = self.rows.X @ self.beta + self.b
-        w = np.sqrt(self.rows.push(self.beta) @ self.beta)
-        return first_multiplier(z, self.rows.y, self.weights, self.rows.loss, w, self.delta)
-
     def tangent(self, lam: float) -> Tangent:
         """Return the dual at lam; its slope is delta - E c at the maxima."""
         rows, at = self.rows, (self.beta, self.b, lam)
-        U = best_ends(rows, [*near_starts(rows, *at), *self.far], *at)
+        U = best_end(rows, [*near_starts(rows, *at), *self.far], *at)
         price = rows.price(U)
         if not price.any():
             # no move near the rows pays: a far one may
@@ -341,21 +340,21 @@ class PlaceSearch:
     def wide(self, lam: float) -> None:
         """Search far off at lam."""
         rows, at = self.rows, (self.beta, self.b, lam)
-        best = best_place(rows, [*self.places, best_ends(rows, far_starts(rows, *at), *at)], *at)
+        best = best_end(rows, far_starts(rows, *at), *at, self.places)
         self.places.append(best)
         self.far.append(best)
 
     def best_masses(self, dual: Tangent) -> LocalWorst:
         """Return the places with the best distribution over them."""
+        points = np.stack(self.places, axis=1)
+        price = np.stack([self.rows.price(U) for U in self.places], axis=1)
         # the row itself where the price is beyond what gains, differences of losses and prices,
         # can resolve
-        within = [self.rows.price(U) <= self.delta / ATTAINED for U in self.places]
-        pairs = zip(within, self.places, strict=True)
-        near = [np.where(keep[:, None], U, self.rows.X) for keep, U in pairs]
-        points = np.stack(near, axis=1)
+        near = price <= self.delta / ATTAINED
+        points = np.where(near[..., None], points, self.rows.X[:, None])
+        price = np.where(near, price, 0.0)
         z = points @ self.beta + self.b
         loss = self.rows.loss.value(z, np.broadcast_to(self.rows.y[:, None], z.shape))
-        price = np.stack([self.rows.price(U) for U in near], axis=1)
         return _over_places(self.weights, self.delta, points, loss, price, dual, np.inf)
 
 

@@ -49,6 +49,7 @@ from ..costs import Norm
 from ..design import BLOCK_ENTRIES, Design
 from ..duality import (
     Atoms,
+    Dual,
     DualRows,
     Local,
     Round,
@@ -67,7 +68,7 @@ from ..problem import Ball, Problem, Solution
 from ..progress import logger, shown
 from .euclidean.newton import Coordinates
 from .exact import Solver, constant_solution
-from .local_cost import LocalRows, ascend, local_rows
+from .local_cost import LocalRows, LocalWorst, ascend, local_rows
 from .local_cost import worst_risk as local_worst_risk
 
 Array = NDArray[Any]
@@ -295,16 +296,8 @@ def smoothed_risk(
     return lam * delta + float(pi @ G.value), grad
 
 
-class Unsmoothed(NamedTuple):
-    """The worst-case ``risk`` at a point, its ``multiplier``, a bound on its excess (inf: none)."""
-
-    risk: float
-    multiplier: float
-    gap: float
-
-
-def unsmoothed_risk(rows: DualRows, loss: Loss, point: Origin, eps: float) -> Unsmoothed:
-    """Return the exact worst-case risk of order 2 of one point, in round coordinates.
+def unsmoothed_risk(rows: DualRows, loss: Loss, point: Origin, eps: float) -> tuple[Dual, float]:
+    """Return the exact worst-case risk of order 2 of one point in round coordinates, and its gap.
 
     Rows with two maxima share their mass as at the smoothing ``eps``. A loss with a kink, or one
     that grows faster than linearly and has no pieces, has no lower bound: its gap is inf.
@@ -320,7 +313,7 @@ def unsmoothed_risk(rows: DualRows, loss: Loss, point: Origin, eps: float) -> Un
         if loss.pieces is not None and loss.pieces.quadratic:
             bound = max(bound, _root_bound(rows, z) / (2 * loss.pieces.kappa))
         gap = max(dual.risk - bound, 0.0)
-    return Unsmoothed(dual.risk, dual.multiplier, gap)
+    return dual, gap
 
 
 def _root_bound(rows: DualRows, z: Array) -> float:
@@ -413,25 +406,24 @@ class LinearSolver(Solver):
         theta = v[:-2]
         point = Origin(theta, float(v[-2]), float(theta @ theta / np.exp(v[-1])))
         if smoothing.kappa > 0:
-            reached = Unsmoothed(float(run.fun), point.lam, np.inf)
+            reached, gap = Dual(float(run.fun), point.lam), np.inf
             words = f"Sinkhorn ball of regularisation {smoothing.kappa:.3g}: risk {run.fun:.8g}"
         else:
-            reached = unsmoothed_risk(rows, loss, point, smoothing.eps)
+            reached, gap = unsmoothed_risk(rows, loss, point, smoothing.eps)
             words = (
                 f"trapezoid quadrature at eps={smoothing.eps:.3g}: smoothed risk {run.fun:.8g}, "
                 f"worst-case risk {reached.risk:.8g}"
             )
         coef, settled = at.coef(theta), n_iter < self.max_iter
         message = (
-            f"{words}, gap {reached.gap:.3g}, gradient {np.abs(run.jac).max():.2g} "
-            f"(target {target:.3g})"
+            f"{words}, gap {gap:.3g}, gradient {np.abs(run.jac).max():.2g} (target {target:.3g})"
         )
         return Solution(
             coef=coef,
             intercept=at.intercept(point.b, coef),
             multiplier=reached.multiplier,
             objective=reached.risk,
-            gap=reached.gap,
+            gap=gap,
             n_iter=max(n_iter, 1),
             converged=settled,
             message=message if settled else f"did not settle ({message}); raise eps of {name},",
@@ -603,16 +595,18 @@ class Smoothed(Solver):
         x = run.run(np.concatenate([origin.theta, [origin.b, origin.lam]]))
         coef, b, lam = x[:-2], float(x[-2]), float(x[-1])
         if at is not None:
-            reached = unsmoothed_risk(rows, loss, Origin(coef, b, lam), run.eps)
+            reached, gap = unsmoothed_risk(rows, loss, Origin(coef, b, lam), run.eps)
             coef = at.coef(coef)
-            return run.solution(problem, coef, at.intercept(b, coef), reached)
+            return run.solution(problem, coef, at.intercept(b, coef), reached, gap)
         b -= float(center @ coef)
         if cost.is_norm:
             w, z = float(cost.dual_norm(coef)), X @ coef + b
-            worst: Any = worst_risk(z, problem.y, problem.weights, loss, w, problem.ball)
+            worst: Dual | LocalWorst = worst_risk(
+                z, problem.y, problem.weights, loss, w, problem.ball
+            )
         else:
             worst = local_worst_risk(problem, coef, b, lam, local)
-        return run.solution(problem, coef, b, Unsmoothed(worst.risk, worst.multiplier, np.inf))
+        return run.solution(problem, coef, b, worst, np.inf)
 
     def _check(self) -> None:
         for name in ("M", "L", "max_iter"):
@@ -891,27 +885,26 @@ class Descent:
         )
 
     def solution(
-        self, problem: Problem, coef: Array, intercept: float, reached: Unsmoothed
+        self,
+        problem: Problem,
+        coef: Array,
+        intercept: float,
+        reached: Dual | LocalWorst,
+        gap: float,
     ) -> Solution:
         """Return the point with its unsmoothed risk, or the constant model where that is better."""
-        better = reached.risk <= self.base
         e = self.excess
-        risk = reached.risk if better else self.base
         message = (
             f"smoothed dual, proposal {self.settings.proposal!r} at eps={self.eps:.3g}: risk "
-            f"{risk:.6g}, estimated excess {e.size:.2g} (noise {e.noise:.2g}), "
-            f"{100 * e.effective:.0f}% of the draws count"
+            f"{min(reached.risk, self.base):.6g}, estimated excess {e.size:.2g} "
+            f"(noise {e.noise:.2g}), {100 * e.effective:.0f}% of the draws count"
         )
         if self.why:
             message = f"{self.why[0]} ({message}); {self.why[1]} of Smoothed,"
         solution = replace(
-            constant_solution(problem),
-            gap=np.inf,
-            n_iter=self.n_iter,
-            converged=self.converged,
-            message=message,
+            constant_solution(problem), gap=np.inf, n_iter=self.n_iter, converged=self.converged
         )
-        if not better:
+        if reached.risk > self.base:
             words = f"found nothing better than the constant model: {message}"
             return replace(solution, message=words)
         return replace(
@@ -920,5 +913,6 @@ class Descent:
             intercept=intercept,
             multiplier=reached.multiplier,
             objective=reached.risk,
-            gap=reached.gap,
+            gap=gap,
+            message=message,
         )
