@@ -423,7 +423,7 @@ def along(
 def each_alone(
     problems: list[Problem], starts: Sequence[Starts] | None, solve: Any
 ) -> list[list[Solution]]:
-    """Return ``solve(p, problem, starts)`` of every problem, of several without their empty rows.
+    """Return ``solve(p, problem, starts)`` of every problem, without its empty rows.
 
     A row without weight counts only where it is a place to which mass may be moved. Its part of a
     dual point is 0.
@@ -432,7 +432,7 @@ def each_alone(
     for p, problem in enumerate(problems):
         near = None if starts is None else starts[p]
         empty = numpy(problem.weights <= 0)
-        if len(problems) == 1 or problem.finite or not empty.any():
+        if problem.finite or not empty.any():
             solved.append(solve(p, problem, near))
             continue
         rows = np.flatnonzero(~empty)

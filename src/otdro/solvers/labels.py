@@ -52,7 +52,6 @@ from ..duality import (
 )
 from ..losses import Loss
 from ..problem import Problem, Solution
-from .conic.interior import expanded
 from .euclidean.newton import Coordinates
 from .euclidean.order_one import SHARP, SHORTEST
 from .exact import Method, duality_gap, verdict
@@ -637,15 +636,7 @@ class PricedLabels(Method):
     ) -> Solution:
         """Return the solution from the one with fixed labels, which ``start`` is."""
         assert start is not None
-        unchanged = _unchanged(problem, start, tol)
-        if unchanged is not None:
-            return unchanged
-        # rows without weight, those left out by a fold, have barriers that stop steps
-        used = problem.weights > 0
-        place = np.where(used, np.cumsum(used) - 1, -1)
-        X, y, weights = (rows[used] for rows in (problem.X, problem.y, problem.weights))
-        part = replace(problem, X=X, y=y, weights=weights)
-        return expanded(problem, place, _solved(part, tol, max_iter, start))
+        return _unchanged(problem, start, tol) or _solved(problem, tol, max_iter, start)
 
 
 def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None:

@@ -146,29 +146,25 @@ class InteriorPoint(Method):
             run = task.restored(iterate(task.inner, goal / task.risk_unit, max_iter))
         solution = certified(small, model, run, constant, goal, start)
         log.info("interior point: %d iterations, gap %.2g", solution.n_iter, solution.gap)
-        return expanded(problem, place, solution)
+        assert solution.dual is not None
+        return replace(solution, dual=solution.dual[place])
 
 
 def merged(problem: Problem) -> tuple[Problem, Array]:
-    """Return the problem over distinct rows of positive weight, and the place of each row there.
+    """Return the problem over distinct rows, and the place of each row among them.
 
-    Integer weights and repeated rows so become one problem, to the order of its rows; a row of
-    zero weight has the place -1.
+    Integer weights and repeated rows so become one problem, to the order of its rows.
     """
-    X, y, pi = problem.X, np.asarray(problem.y, dtype=float), problem.weights
-    on = np.flatnonzero(pi > 0)
-    place = np.full(len(y), -1)
-    first, place[on] = on, np.arange(len(on))
-    if X.shape[0] * X.shape[1] <= MERGE_UP_TO:
-        # the bytes of a row, those of 0.0 for -0.0
-        rows = np.ascontiguousarray(np.column_stack([as_dense(X)[on], y[on]]) + 0.0)
-        bytes_ = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
-        _, at, where = np.unique(bytes_, return_index=True, return_inverse=True)
-        first, place[on] = on[at], where
-    total = np.bincount(place[on], pi[on])
-    if len(first) < len(y) or np.any(first[1:] < first[:-1]):
-        X, y = X[first], y[first]
-    return replace(problem, X=X, y=y, weights=total / total.sum()), place
+    X, y = problem.X, np.asarray(problem.y, dtype=float)
+    if X.shape[0] * X.shape[1] > MERGE_UP_TO:
+        return replace(problem, y=y), np.arange(len(y))
+    # the bytes of a row, those of 0.0 for -0.0
+    rows = np.ascontiguousarray(np.column_stack([as_dense(X), y]) + 0.0)
+    bytes_ = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    _, first, place = np.unique(bytes_, return_index=True, return_inverse=True)
+    return replace(
+        problem, X=X[first], y=y[first], weights=np.bincount(place, problem.weights)
+    ), place
 
 
 @dataclass(frozen=True, eq=False)
@@ -822,14 +818,3 @@ def certified(
         message=verdict(gap, goal, run.n_iter),
         dual=-model.o * (model.form.steepness(risks[j].risk) * run.bound.alpha),
     )
-
-
-def expanded(problem: Problem, place: Array, solution: Solution) -> Solution:
-    """Return the solution with ``dual`` for every row, at zero weight the slope at the point."""
-    assert solution.dual is not None
-    dual, off = solution.dual[place], place < 0
-    if off.any():
-        z = Design(problem.X).scores(solution.coef) + solution.intercept
-        slopes = problem.loss.derivative(z, np.asarray(problem.y, dtype=float))
-        dual = np.where(off, slopes, dual)
-    return replace(solution, dual=dual)
