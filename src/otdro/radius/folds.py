@@ -373,16 +373,14 @@ def usable(sample: Sample, train: Array, test: Array) -> bool:
 
 def model_scorer(
     estimator: Any, loss: Loss, y: Array, classes: Array | None, sample_weight: Array | None
-) -> Scorer | None:
-    """Return the scorer of an estimator as one of coefficients, None if it asks for none.
+) -> Scorer:
+    """Return the scorer of an estimator as one of coefficients.
 
     The function scores one model on rows X, numbered ``rows`` in the training data.
     ``sample_weight`` (None: no weights) goes to a scorer that takes one; of one that does not,
     a warning says so.
     """
     scoring = estimator.scoring
-    if scoring is None:
-        return None
     model, score = clone(estimator), check_scoring(estimator, scoring=scoring)
     # of a scorer that scikit-learn made, its metric takes the weights
     taken = signature(getattr(score, "_score_func", score)).parameters.values()

@@ -269,9 +269,9 @@ class Candidates:
 
 def blended(costs: list[Cost], weights: Array, d: int) -> Mahalanobis:
     """Return the cost of sum_c w_c Lambda_c; the Euclidean cost has the identity."""
-    matrices = [identity(d) if cost.matrix is None else cost.matrix for cost in costs]
-    mixed = blend(matrices, weights)
-    return Mahalanobis(mixed if d > FEW_ROWS_UP_TO else written(mixed))
+    same = identity(d) if d > FEW_ROWS_UP_TO else np.eye(d)
+    matrices = [same if cost.matrix is None else cost.matrix for cost in costs]
+    return Mahalanobis(blend(matrices, weights))
 
 
 def resolve_cost(cost: Any, X: Any) -> Candidates:
@@ -346,10 +346,11 @@ def spreads_far_apart(sample: Sample) -> Array | None:
 def in_units_of_columns(cost: Cost, scale: Array) -> Mahalanobis:
     r"""Return the cost of rows x whose cost is that of Dx: the matrix :math:`D\Lambda D`."""
     d = len(scale)
-    matrix = identity(d) if cost.matrix is None else cost.matrix
-    if is_structured(matrix) and d > FEW_ROWS_UP_TO:
+    same: Any = identity(d) if d > FEW_ROWS_UP_TO else np.eye(d)
+    matrix = same if cost.matrix is None else cost.matrix
+    if is_structured(matrix):
         return Mahalanobis(matrix.between(scale))
-    return Mahalanobis(scale[:, None] * written(matrix) * scale)
+    return Mahalanobis(scale[:, None] * matrix * scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,7 +380,7 @@ class RowsInFolds:
         sample, settings, asked = self.sample, self.settings, self.settings.estimator
         n, d = sample.X.shape
         given = (settings.y, settings.classes, settings.sample_weight)
-        scorer = model_scorer(asked, sample.loss, *given)
+        scorer = None if asked.scoring is None else model_scorer(asked, sample.loss, *given)
         few = by_margins(settings.rule, costs) and n <= REPEAT_UP_TO and d <= WRITTEN_UP_TO
         repeats, seed = (REPEATS if few else 1), fold_seed(asked.random_state)
         pairs = splits(sample, asked.cv, settings.groups, seed, repeats, settings.classes)
@@ -429,7 +430,7 @@ class RowsInFolds:
         if self.settings.deltas is not None:
             return check_deltas(self.settings.deltas)[:: self.every]
         grid = default_deltas(self.sample, cost, self.order)
-        return extended(grid, self.further)[:: self.every]
+        return (extended(grid, self.further) if self.further else grid)[:: self.every]
 
     def run(self, names: list[str], costs: list[Cost], learned: list[list[Cost]]) -> list[Trial]:
         """Return one trial per cost; ``learned[f][c]`` is cost c learned without fold f."""
@@ -523,9 +524,8 @@ def choose(sample: Sample, solver: Solver, settings: Settings) -> Choice:
 def _unit(sample: Sample, cost: Cost | None) -> float:
     """Return the power of 2 next to the length of a usual move, 1 where it is usual.
 
-    The move is one standard deviation of every column, of some rows.
-
-    A cost that is not a norm has no unit.
+    The move is one standard deviation of every column, of some rows. A cost that is not a norm has
+    no unit.
     """
     if cost is not None and not cost.is_norm:
         return 1.0
