@@ -132,8 +132,6 @@ def full(shape: Any, value: Any, x: Any) -> Any:
 
 def numbers(n: int, x: Any) -> Any:
     """Return 0 to n - 1, of the library and on the device of x."""
-    if isinstance(x, np.ndarray):
-        return np.arange(n)
     return namespace(x).arange(n, device=x.device)
 
 

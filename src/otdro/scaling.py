@@ -49,14 +49,12 @@ class Asinh(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ign
 
 def scaler(name: str = "auto") -> Any:
     """Return the transformer that a name of ``SCALINGS`` stands for."""
-    if name == "auto":
-        name = AUTO
-    if name == "standard":
-        return StandardScaler()
-    if name == "yeo-johnson":
-        return PowerTransformer("yeo-johnson")
-    if name == "asinh":
-        return make_pipeline(Asinh(), StandardScaler())
-    if name == "none":
-        return FunctionTransformer(feature_names_out="one-to-one")
-    raise ValueError(f"unknown scaling {name!r}; known: {', '.join(SCALINGS)}.")
+    known = {
+        "standard": StandardScaler(),
+        "yeo-johnson": PowerTransformer("yeo-johnson"),
+        "asinh": make_pipeline(Asinh(), StandardScaler()),
+        "none": FunctionTransformer(feature_names_out="one-to-one"),
+    }
+    if name not in SCALINGS:
+        raise ValueError(f"unknown scaling {name!r}; known: {', '.join(SCALINGS)}.")
+    return known[AUTO if name == "auto" else name]

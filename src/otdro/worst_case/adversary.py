@@ -186,17 +186,25 @@ def distribution(
         spent = spent + ball.target_cost * abs(y - old) ** ball.order
     if np.isfinite(ball.label_cost):
         spent = spent + np.where(y != old, ball.label_cost, 0.0)
-    scores = model.z[row] + length * float(model.coef @ direction)
-    risk = float(weights @ problem.loss.value(scores, y))
+    loss = problem.loss.value(model.z[row] + length * float(model.coef @ direction), y)
+    points = as_dense(problem.X)[row] + length[:, None] * beside(direction, length)
+    return _of_points(points, y, weights, row, spent, loss, model.worst.risk)
+
+
+def _of_points(
+    points: Array, y: Array, weights: Array, row: Array, price: Any, loss: Array, robust: float
+) -> WorstCase:
+    """Return the distribution of points with their rows, prices and losses."""
+    risk = float(weights @ loss)
     return WorstCase(
-        points=as_dense(problem.X)[row] + length[:, None] * beside(direction, length),
+        points=points,
         targets=y,
         weights=weights,
         origin=row,
-        budget=float(weights @ spent),
+        budget=float(weights @ price),
         risk=risk,
         attained=True,
-        shortfall=max(0.0, model.worst.risk - risk),
+        shortfall=max(0.0, robust - risk),
     )
 
 
@@ -280,15 +288,17 @@ def norm_worst_case(model: ScoredModel, reach: float | None) -> WorstCase:
 def far_enough(within: Callable[[float], WorstCase], ball: Ball) -> WorstCase:
     """Return the worst case within the least of some reaches that falls short by ``TOLERANCE``.
 
-    They grow from the one at which all rows may move. A little mass then goes far.
+    They grow from the one at which all rows may move. A little mass then goes far; only changes of
+    labels may attain the supremum.
     """
-    length = float(ball.delta ** (1 / ball.order))
+    length, priced = float(ball.delta ** (1 / ball.order)), bool(np.isfinite(ball.label_cost))
     while True:
         worst = within(length)
-        enough = worst.shortfall <= TOLERANCE * (worst.risk + worst.shortfall)
-        if enough or length * np.finfo(float).eps > ball.delta:
-            return worst
-        length *= 4
+        allowed = TOLERANCE * (worst.risk + worst.shortfall)
+        if worst.shortfall <= allowed or length * np.finfo(float).eps > ball.delta:
+            return replace(worst, attained=worst.attained and priced)
+        # what is left out falls at least like 1/reach; with changes of labels a near reach may do
+        length *= 4 if priced else 2 * worst.shortfall / allowed
 
 
 def _moved(model: ScoredModel, mass: Array, shift: Array, labels: Array) -> WorstCase:
@@ -410,18 +420,10 @@ def softmax_worst_case(
         step = beside(between, weights)[labels[row], other[row]]
         points = as_dense(problem.X)[row] + length * goes[:, None] * step
         masses = xp.where(goes == 1, mass[row], (weights - mass)[row])
-        scores = model_scores(points, coef, intercept)
-        reached = float(masses @ loss.value(scores, labels[row]))
-        return WorstCase(
-            points=points,
-            targets=problem.y[row],
-            weights=masses,
-            origin=row,
-            budget=length * float(mass.sum()),
-            risk=reached,
-            attained=not mass.any(),
-            shortfall=max(0.0, risk - reached),
-        )
+        reached = loss.value(model_scores(points, coef, intercept), labels[row])
+        price = length * as_float(goes)
+        worst = _of_points(points, problem.y[row], masses, row, price, reached, risk)
+        return replace(worst, attained=not mass.any())
 
     def within(length: float) -> WorstCase:
         """Return the worst moves of at most a length; scores change by the move times every B."""
@@ -457,18 +459,13 @@ def places_worst_case(problem: Problem, coef: Array, intercept: float) -> WorstC
         local = local_worst_risk(problem, coef, intercept)
         points, loss, price, mass = local.points, local.loss, local.price, local.mass
     place, row = occupied(mass.T)
-    weights = mass[row, place]
-    risk = float(weights @ loss[row, place])
-    return WorstCase(
-        points=points[row, place],
-        targets=problem.y[row],
-        weights=weights,
-        origin=row,
-        budget=float(weights @ price[row, place]),
-        risk=risk,
-        attained=local is None or bool(local.upper - risk <= EQUILIBRIUM * abs(risk)),
-        shortfall=0.0 if local is None else max(0.0, local.risk - risk),
-    )
+    at = row, place
+    robust = -np.inf if local is None else local.risk
+    worst = _of_points(points[at], problem.y[row], mass[at], row, price[at], loss[at], robust)
+    if local is None:
+        return worst
+    near = bool(local.upper - worst.risk <= EQUILIBRIUM * abs(worst.risk))
+    return replace(worst, attained=near)
 
 
 def worst_case(
@@ -486,8 +483,13 @@ def worst_case(
     ``reach`` bounds the length of a move, ``np.inf`` leaves it free. None does so too where the
     supremum is attained; where it is not, at order 1, moves are at most ``default_reach``.
     """
-    bound = check_reach(reach, problem)
-    if problem.finite or not problem.ball.cost.is_norm:
+    bound, ball = check_reach(reach, problem), problem.ball
+    is_norm = ball.cost.is_norm and not problem.finite
+    far = is_norm and reach is None and ball.order == 1 and ball.delta > 0 and bool(np.any(coef))
+    if far and problem.loss.pieces is None and np.isinf(ball.label_cost):
+        # no distribution attains the supremum
+        bound = default_reach(problem)
+    if not is_norm:
         worst = places_worst_case(problem, coef, intercept)
     else:
         worst = _of_a_norm(problem, coef, intercept, bound)
@@ -495,7 +497,7 @@ def worst_case(
             balanced = _equilibrium(problem, fit, fit.dual, worst)
             if balanced is not None:
                 return balanced
-        if reach is None and not worst.attained and problem.ball.order == 1 and np.any(coef):
+        if far and bound is None and not worst.attained:
             worst = _of_a_norm(problem, coef, intercept, default_reach(problem))
     short = worst.shortfall
     if fit is not None:
