@@ -8,6 +8,9 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from otdro import Ball, DROClassifier, robust_risk
+from otdro.losses import PiecewiseQuadratic
+from otdro.problem import Problem
+from otdro.solvers import Exact
 from reference import conic
 from tables import (
     COMBINATIONS,
@@ -176,3 +179,36 @@ def test_robust_risk_is_the_supremum_over_a_grid_of_moves(combination):
         k = int(np.argmin(values))
         lams = np.linspace(lams[max(k - 1, 0)], lams[min(k + 1, len(lams) - 1)], 30)
     assert_allclose(ours, min(values), rtol=2e-4)
+
+
+def multiple(loss, factor):
+    """Return a loss with pieces times a number: its slopes times it, its kappa over it."""
+
+    class Multiple(PiecewiseQuadratic):
+        task = loss.task
+        slopes = tuple(factor * slope for slope in loss.slopes)
+        kappa = loss.kappa / factor
+
+    return Multiple()
+
+
+WITH_PIECES = [c for c in COMBINATIONS if c[0] != "logistic"]
+
+
+@pytest.mark.parametrize("factor", [0.3, 4.0])
+@pytest.mark.parametrize("shape", ["tall", "weighted"])
+@pytest.mark.parametrize("combination", WITH_PIECES, ids=lambda c: "-".join(map(str, c)))
+def test_a_multiple_of_a_loss_has_the_multiple_of_its_risk(combination, shape, factor):
+    case = Case(*combination, shape)
+    s, cost, loss = case.sample, make_cost(case.cost, 4), make_loss(case.loss)
+    one, other = (
+        Exact(tol=1e-10).solve(
+            [Problem(s.X, s.y, s.weights, each, Ball(cost, 0.1, case.order), s.fit_intercept)],
+            [0.1, 0.01],
+        )[0]
+        for each in (loss, multiple(loss, factor))
+    )
+    for single, many in zip(one, other, strict=True):
+        assert many.converged
+        assert_allclose(many.objective, factor * single.objective, rtol=1e-8)
+        assert_allclose(many.multiplier, factor * single.multiplier, rtol=1e-3)

@@ -5,6 +5,8 @@ iterations shows it. What is recorded are sums over ``DELTAS``, from cold starts
 with NumPy 2.4 and SciPy 1.17.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,16 @@ def iterations(problem):
     found = [solution(Exact(tol=1e-9), problem.at(delta)) for delta in DELTAS]
     assert all(each.converged for each in found)
     return sum(each.n_iter for each in found)
+
+
+def assert_no_more_than_allowed(problem):
+    """A run cut short takes ``max_iter`` iterations at most, and states a gap that it has."""
+    best = solution(Exact(tol=1e-9), problem)
+    for max_iter in (1, 3):
+        found = solution(Exact(tol=1e-9, max_iter=max_iter), problem)
+        assert found.n_iter <= max_iter
+        assert found.objective - found.gap <= best.objective * (1 + 1e-9)
+        assert found.objective >= best.objective - best.gap
 
 
 def assert_about(count, recorded):
@@ -57,7 +69,9 @@ def test_norms(combination):
         case = Case(*combination, shape)
         s = case.sample
         ball = Ball(make_cost(cost, s.X.shape[1]), 0.1, order)
-        total += iterations(Problem(s.X, s.y, s.weights, make_loss(loss), ball, s.fit_intercept))
+        problem = Problem(s.X, s.y, s.weights, make_loss(loss), ball, s.fit_intercept)
+        total += iterations(problem)
+    assert_no_more_than_allowed(problem)
     assert_about(total, NORMS[loss, order][cost])
 
 
@@ -113,11 +127,14 @@ def test_prices_of_labels_and_targets(loss, order, p, recorded):
     price = "label_cost" if loss.task == "classification" else "target_cost"
     problem = forty_rows(loss, Ball(Norm(p), 0.1, order, **{price: 0.5}))
     assert_about(iterations(problem), recorded)
+    assert_about(iterations(replace(problem, fit_intercept=False)), 1.1 * recorded)
 
 
 @pytest.mark.parametrize(("p", "recorded"), [(2, 10), (1, 14), (np.inf, 10)])
 def test_several_classes(p, recorded):
-    assert_about(iterations(forty_rows(Softmax(), Ball(Norm(p), 0.1, 1))), recorded)
+    problem = forty_rows(Softmax(), Ball(Norm(p), 0.1, 1))
+    assert_about(iterations(problem), recorded)
+    assert_no_more_than_allowed(problem)
 
 
 #: Finite places: loss, order, recorded with a support under a norm, and on a graph.
@@ -139,7 +156,9 @@ PLACES = [
 
 @pytest.mark.parametrize(("loss", "order", "norm", "graph"), PLACES, ids=repr)
 def test_finite_places(loss, order, norm, graph):
-    assert_about(iterations(forty_rows(loss, Ball(Norm(2), 0.1, order), S)), norm)
+    problem = forty_rows(loss, Ball(Norm(2), 0.1, order), S)
+    assert_about(iterations(problem), norm)
+    assert_no_more_than_allowed(problem)
     assert_about(iterations(forty_rows(loss, Ball(Graph(8), 0.1, order), S)), graph)
 
 
