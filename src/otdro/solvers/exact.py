@@ -464,12 +464,7 @@ def each_alone(
 def same_factor(problems: list[Problem]) -> bool:
     """Whether Euclidean costs of problems have the same factor."""
     first, *others = (problem.ball.cost.factor() for problem in problems)
-    if first is None:
-        return all(factor is None for factor in others)
-    return all(
-        factor is first or (factor is not None and np.array_equal(factor, first))
-        for factor in others
-    )
+    return all(other is first or np.array_equal(other, first) for other in others)
 
 
 def constant_solution(problem: Problem) -> Solution:
