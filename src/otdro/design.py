@@ -259,17 +259,8 @@ class Design:
         B = D.shape[1]
         if not self.sparse and self.n * self.d**2 <= PRODUCTS_UP_TO:
             return numpy(D.T @ self._row_products).reshape(B, self.d, self.d)
-        if self._away or self.sparse:
-            return np.stack([self.gram(D[:, b]) for b in range(B)])
-        G = np.zeros((B, self.d, self.d))
-        step = max(1, BLOCK_ENTRIES // max(1, self.d * min(self.n, 4096)))
-        for rows, block in self._blocks(center=True):
-            for b in range(0, B, step):
-                W = D[rows, b : b + step].T[:, None, :]
-                G[b : b + step] += (block.T[None] * W) @ block
-        if self.factor is None:
-            return G
-        return np.swapaxes(self.factor, -1, -2) @ G @ self.factor
+        # one by one, by symmetry
+        return np.stack([self.gram(D[:, b]) for b in range(B)])
 
     @cached_property
     def _row_products(self) -> Array:

@@ -95,8 +95,6 @@ STEPS = 200
 LAST_POINTS = 2
 #: The first step away from a start, relative to it, in search of the other side of the minimum.
 FIRST_STEP = 1e-6
-#: The same from a start that says little: slopes as they are without a move.
-UNKNOWN = 0.1
 #: How far off the multiplier of a model near by may be, and how far a first multiplier keeps from
 #: the growth of the loss, relative to these.
 NEAR = 1e-3
@@ -363,7 +361,7 @@ def best_multipliers(
     if known.all():
         return least(tangent, start, growth, rtol)
     guess = first_multipliers(z, y, weights, loss, w, delta)
-    return least(tangent, np.where(known, start, guess), growth, rtol, doubt=UNKNOWN)
+    return least(tangent, np.where(known, start, guess), growth, rtol, doubt=1 / LONGER)
 
 
 def least_finite(loss: Loss, w: Any) -> float:
@@ -429,7 +427,7 @@ def priced_risk(
     start, doubt = guess, NEAR
     if guess <= growth:
         start = max(first_multiplier(z, y, weights, loss, w, delta), growth + TINY)
-        doubt = UNKNOWN
+        doubt = 1 / LONGER
     found = least(tangent, np.array([start]), np.array([growth]), rtol, doubt)
     return Dual(float(found.value[0]), float(found.lam[0]))
 
@@ -916,17 +914,6 @@ class Padded:
         index = np.argsort(~mask, axis=1, kind="stable")[:, :most]
         held = np.arange(most) < counts[:, None]
         return cls(np.where(held, index, index[:, :1]), held)
-
-
-def shares_of(mean: Array, slope: Array) -> Array:
-    """Return the shares in [0, 1] of first branches whose two slopes (2, ...) have this mean.
-
-    Where the slopes are equal any share would do.
-    """
-    xp = namespace(mean)
-    apart = slope[0] - slope[1]
-    found: Array = xp.clip((mean - slope[1]) / xp.where(apart == 0, 1.0, apart), 0.0, 1.0)
-    return found
 
 
 @dataclass(frozen=True, eq=False)

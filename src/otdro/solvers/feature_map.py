@@ -23,9 +23,8 @@ from ..losses import Loss, PiecewiseQuadratic
 from ..problem import Problem, Solution
 from ..progress import logger
 from .euclidean.newton import as_solution
-from .euclidean.order_one import SHORTEST
+from .euclidean.order_one import SHORTEST, Place, descend
 from .euclidean.order_two import JointObjective
-from .euclidean.order_two import descend as joint_descend
 from .exact import Method, Starts, constant_solution, verdict
 from .predictor_corrector import ARMIJO, CENTRED, CENTRING, FALL
 from .smoothing import Origin, dual_rows, origin_on_ray
@@ -98,10 +97,15 @@ def _by_newton(
 ) -> Solution:
     """Return the solution on centred rows by the joint Newton method."""
     target = tol * base
-    objective = JointObjective(rows, loss)
-    start = objective.start(origin.theta[:, None], np.array([origin.b]))
-    run = joint_descend(objective, start, np.array([target]), max_iter)
-    return as_solution(run, 0, run.theta[:, 0], float(run.b[0]), target)
+    objective, goal = JointObjective(rows, loss), np.array([target])
+    start = objective.start(Place(origin.theta[:, None], np.array([origin.b])))
+    end = descend(objective, start, goal, max_iter)
+    run, x = objective.minima(end, goal), end.point
+    solution = as_solution(run, 0, run.theta[:, 0], float(run.b[0]), target)
+    z, weights, delta = x.z[:, 0], rows.weights[:, 0], float(rows.delta[0])
+    best = best_multiplier(z, rows.y, weights, loss, x.w[:, 0], delta, float(x.lam[0]))
+    gap = max(solution.gap - (solution.objective - best.value), 0.0)
+    return replace(solution, multiplier=best.lam, objective=best.value, gap=gap)
 
 
 def _by_slopes(

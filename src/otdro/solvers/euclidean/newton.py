@@ -16,24 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
-from ...arrays import full, namespace, pick
+from ...arrays import namespace, pick
 from ...costs.mahalanobis import StructuredFactor, shortest
-from ...design import REDUCE_UP_TO, Design, Span, mean, row_space
-from ...duality import DualRows, Round
+from ...design import REDUCE_UP_TO, WRITTEN_UP_TO, Design, Span, mean, row_space
+from ...duality import STEPS, DualRows, Round
 from ...problem import Problem, Solution
 from ...progress import logger
 from ..exact import Method, Starts, ahead, each_alone, same_factor, verdict
-from . import order_one, order_two
+from . import order_one
 from .order_one import (
-    DENSE_UP_TO,
     Minima,
     NewtonSystem,
     PenalisedRisk,
-    Start,
+    Place,
     WeightedRows,
     Zero,
 )
-from .order_two import ROUGH_STEPS, ROUGH_TOL, JointObjective
+from .order_two import ROUGH_TOL, JointObjective
 
 Array = NDArray[Any]
 
@@ -41,10 +40,8 @@ Array = NDArray[Any]
 BATCH_UP_TO = 20_000
 #: The same of order 1, whose single problems keep their Newton matrices from delta to delta.
 BATCH_ORDER_ONE_UP_TO = 6_000
-#: Rows above which a part of them is solved first, for a starting point within statistical error
-#: of the answer and for its Newton matrix.
-SUBSAMPLE_FROM = 5_000
-#: That part is a tenth of the rows, but no more than these.
+#: Rows from which a tenth of them, but no more than these, is solved first, for a starting point
+#: within statistical error of the answer and for its Newton matrix.
 SUBSAMPLE = 10_000
 #: Rows of the part per column at least.
 PER_COLUMN = 30
@@ -106,10 +103,10 @@ class Coordinates:
     def _shifted(self, b: Any, coef: Array) -> Any:
         return b if self.center is None else b + self.center @ coef
 
-    def places(self, starts: Starts) -> tuple[Array, Array]:
-        """Return theta (d, B) and the intercepts on centred rows of solutions."""
-        coef = np.stack([start.coef for start in starts], axis=1)
-        return self.theta(coef), self._shifted(np.array([s.intercept for s in starts]), coef)
+    def place(self, start: Solution) -> tuple[Array, Any]:
+        """Return theta and the intercept on centred rows of a solution."""
+        coef = start.coef.T
+        return self.theta(coef), self._shifted(start.intercept, coef)
 
 
 def _is_wide(X: Any, d: int) -> bool:
@@ -220,16 +217,40 @@ class SmoothMethod(Method):
         """Whether problems over the same rows are one batch."""
         raise NotImplementedError
 
+    def data(
+        self, problems: list[Problem], at: list[Coordinates], rows: Design, weights: Array
+    ) -> Any:
+        """Return the rows, in the coordinates of problems, with their weights (n, P)."""
+        first = problems[0]
+        return WeightedRows(rows, first.y, weights, first.loss, first.fit_intercept)
+
+    def zero(self, data: Any) -> Any:
+        """Return the best models at theta = 0."""
+        return Zero.of(data)
+
+    def places(self, at: list[Coordinates], starts: Starts) -> Place:
+        """Return the places of solutions, as many of each problem."""
+        owner = np.arange(len(starts)) * len(at) // len(starts)
+        each = [at[p].place(start) for p, start in zip(owner, starts, strict=True)]
+        theta, b = zip(*each, strict=True)
+        return Place(np.stack(theta, axis=1), np.array(b))
+
+    def solutions(self, path: Path, p: int, minima: Any, deltas: Array) -> list[Solution]:
+        """Return the minima of problem p at some deltas on the rows as given."""
+        coefs = path.at[p].coef(minima.theta)
+        b, target = path.at[p].uncentred(minima.b, coefs).tolist(), float(path.target[p])
+        return [as_solution(minima, j, coefs[:, j], b[j], target) for j in range(len(deltas))]
+
     def minimise(
         self,
-        data: WeightedRows,
+        data: Any,
         deltas: Array,
-        zero: Zero,
+        zero: Any,
         target: Array,
         max_iter: int,
-        start: Start | None,
+        start: Any,
         system: NewtonSystem,
-    ) -> Minima:
+    ) -> Any:
         """Minimise B problems, each at its delta (B,), until the gaps are at most ``target`` (B,).
 
         ``zero`` are the models at theta = 0; steps may use the matrices of ``system``.
@@ -237,7 +258,7 @@ class SmoothMethod(Method):
         if self.joint:
             rows = DualRows(data.rows, data.y, data.weights, deltas, data.fit_intercept, Round())
             joint = JointObjective(rows, data.loss)
-            return order_two.minimise(joint, zero, target, max_iter, start)
+            return order_one.minimise(joint, zero, target, max_iter, start)
         # Lip may be infinite where delta = 0
         rho = deltas * data.loss.lipschitz if deltas.any() else 0.0 * deltas
         risk = PenalisedRisk(data, rho, system, np.arange(len(deltas)))
@@ -248,7 +269,7 @@ def _sparse_and_wide(problem: Problem) -> bool:
     """Whether products with the rows are shorter than with their kernel."""
     X: Any = problem.X
     n, d = X.shape
-    return hasattr(X, "nnz") and d > DENSE_UP_TO and bool(max(X.nnz, BATCH_UP_TO) < n * n)
+    return hasattr(X, "nnz") and d > WRITTEN_UP_TO and bool(max(X.nnz, BATCH_UP_TO) < n * n)
 
 
 class Path:
@@ -261,17 +282,16 @@ class Path:
         first, P = problems[0], len(problems)
         # the weights of a problem are next to each other
         weights = namespace(first.weights).stack([one.weights for one in problems]).T
-        labels = (-1, 1) if first.loss.task == "classification" else ()
-        part = subsample(first.y, weights, labels, first.X.shape[1]) if P == 1 else None
+        part = subsample(first, weights) if P == 1 else None
         self.at, rows = _coordinates(problems, part)
-        self.data = WeightedRows(rows, first.y, weights, first.loss, first.fit_intercept)
+        self.data = method.data(problems, self.at, rows, weights)
         self.part = None if part is None else self.data.part(part)
         self.target = tols * np.array([one.constant[1] for one in problems])
-        self.zero = Zero.of(self.data)
-        self.system = NewtonSystem(P, shared=P > 1 and same_factor(problems))
+        self.zero = method.zero(self.data)
+        self.system = NewtonSystem(P, shared=P > 1 and rows is self.at[0].design)
         self.solved: list[list[Solution]] = [[] for _ in problems]
         self.deltas: list[float] = []
-        self.last: list[Minima] = []
+        self.last: list[Any] = []
 
     def go_on(self, deltas: Array, near: Starts | None) -> None:
         """Solve at the next deltas, of one as a step of the path, of several as one batch."""
@@ -285,54 +305,41 @@ class Path:
             zero=self.zero.columns(owner),
             target=self.target[owner],
             max_iter=self.max_iter,
-            start=self._start(near, P * m),
+            start=self._start(near),
             system=system,
         )
+        # what has an entry per row is not kept of folds of many rows
+        kept = P == 1 or self.method.is_small(self.problems[0])
+        ends = minima if kept else replace(minima, dual=None)
         for p in range(P):
-            own = minima.columns(np.flatnonzero(owner == p))
-            if P > 1 and not self.method.is_small(self.problems[0]):
-                # what has an entry per row is not kept of folds of many rows
-                own = replace(own, dual=None)
-            coefs = self.at[p].coef(own.theta)
-            intercepts = self.at[p].uncentred(own.b, coefs).tolist()
-            self.solved[p] += [
-                as_solution(own, j, coefs[:, j], intercepts[j], float(self.target[p]))
-                for j in range(m)
-            ]
+            own = ends.columns(np.flatnonzero(owner == p))
+            self.solved[p] += self.method.solutions(self, p, own, deltas)
         self.last = [*self.last[-1:], minima]
         if P > 1:
             logger.info("delta %.3g with its folds: gap %.2g", deltas[-1], minima.gap[m - 1])
 
-    def _start(self, near: Starts | None, B: int) -> Start | None:
+    def _start(self, near: Starts | None) -> Any:
         """Return where to start: near given solutions, the path so far, or a part of the rows."""
         if near is not None:
-            places = [
-                self.at[j * len(self.at) // B].places([start]) for j, start in enumerate(near)
-            ]
-            theta = np.concatenate([theta for theta, _ in places], axis=1)
-            b = np.concatenate([b for _, b in places])
-            return Start(theta, b, _duals(near, self.data.y))
+            return self.method.places(self.at, near)
         if self.last:
-            before, last = self.last[0], self.last[-1]
-            t = np.where(before.theta.any(axis=0), ahead(np.array(self.deltas)), 0.0)
-            theta = last.theta + t * (last.theta - before.theta)
-            return Start(theta, last.b + t * (last.b - before.b), last.dual)
+            return self.last[-1].beyond(self.last[0], ahead(np.array(self.deltas)))
         return None if self.part is None else self._of_part(self.part)
 
-    def _of_part(self, part: WeightedRows) -> Start:
+    def _of_part(self, part: Any) -> Any:
         """Return the minimiser over some rows; its Newton matrix serves steps over all of them."""
-        zero = Zero.of(part)
+        zero = self.method.zero(part)
         end = self.method.minimise(
             data=part,
             deltas=np.array(self.deltas),
             zero=zero,
             target=ROUGH_TOL * zero.risk,
-            max_iter=min(self.max_iter, ROUGH_STEPS),
+            max_iter=min(self.max_iter, STEPS),
             start=None,
             system=self.system,
         )
         self.system.retried()
-        return Start(end.theta, end.b)
+        return end.beyond(end, 0.0)
 
 
 def _coordinates(problems: list[Problem], part: slice | None) -> tuple[list[Coordinates], Design]:
@@ -347,7 +354,7 @@ def _coordinates(problems: list[Problem], part: slice | None) -> tuple[list[Coor
         center = mean(pick(first.X, rows), share / share.sum())
     reduce = len(problems) == 1 and not _sparse_and_wide(first)
     at = [Coordinates(problem, reduce=reduce, center=center) for problem in problems]
-    if same_factor(problems):
+    if not first.ball.cost.euclidean or same_factor(problems):
         return at, at[0].design
     for each in at:
         if isinstance(each.factor, StructuredFactor):
@@ -355,19 +362,7 @@ def _coordinates(problems: list[Problem], part: slice | None) -> tuple[list[Coor
     return at, FactoredRows(first.X, [each.factor for each in at], center)
 
 
-def _duals(starts: Starts, y: Array) -> Array:
-    """Return the mean slopes of the rows that solutions ended with, shape (n, B), nan if none.
-
-    A fold may start from a solution over other rows, whose slopes say nothing of its own.
-    """
-    n, unknown = len(y), full(len(y), np.nan, y)
-    duals = (start.dual for start in starts)
-    each = [unknown if dual is None or len(dual) != n else dual for dual in duals]
-    stacked: Array = namespace(y).stack(each, axis=1)
-    return stacked
-
-
-def as_solution(minima: Minima, j: int, coef: Array, intercept: float, target: float) -> Solution:
+def as_solution(minima: Minima, j: int, coef: Array, intercept: Any, target: float) -> Solution:
     """Return minimum j with its coefficients on the rows as given, certified if on target."""
     gap, n_iter = float(minima.gap[j]), int(minima.n_iter[j])
     return Solution(
@@ -377,26 +372,29 @@ def as_solution(minima: Minima, j: int, coef: Array, intercept: float, target: f
         objective=float(minima.objective[j]),
         gap=gap,
         n_iter=n_iter,
-        converged=gap <= target,
+        converged=bool(gap <= target),
         message=verdict(gap, target, n_iter),
         dual=None if minima.dual is None else minima.dual[:, j],
         mean_loss=float(minima.mean_loss[j]),
     )
 
 
-def subsample(y: Array, weights: Array, labels: Sequence[int], d: int) -> slice | None:
+def subsample(problem: Problem, weights: Array) -> slice | None:
     """Return evenly spaced rows of a large problem on which to look for a starting point.
 
-    None where the rows are few, or the part lacks one of the ``labels``.
+    None where the rows are few, or the part lacks one of the labels.
     """
-    n = len(y)
+    y, loss = problem.y, problem.loss
+    n, d = problem.X.shape
     part = max(min(SUBSAMPLE, n // 10), PER_COLUMN * d)
-    if n < SUBSAMPLE_FROM or part > n / 3:
+    if n < SUBSAMPLE or part > n / 3:
         return None
     rows = slice(0, n, n // part)
-    some, counted = y[rows], weights[rows] > 0
-    if not all(bool((counted & (some == k)[:, None]).any()) for k in labels):
-        return None
+    if loss.task == "classification":
+        labels = range(loss.outputs) if loss.outputs > 1 else (-1, 1)
+        used = weights[rows, 0] > 0
+        if not all(bool((used & (y[rows] == k)).any()) for k in labels):
+            return None
     return rows
 
 
@@ -418,7 +416,7 @@ class Newton(SmoothMethod):
 
     def _together(self, problems: list[Problem]) -> bool:
         n, d = problems[0].X.shape
-        return bool(d <= min(n, DENSE_UP_TO))
+        return bool(d <= min(n, WRITTEN_UP_TO))
 
 
 class JointNewton(SmoothMethod):

@@ -38,22 +38,26 @@ from ...arrays import (
     pick,
     pick_columns,
 )
-from ...design import Design
-from ...duality import BALANCED, EQUAL, RIDGE, feasible_growth, positive_solved, threshold
+from ...design import WRITTEN_UP_TO, Design
+from ...duality import (
+    BALANCED,
+    EQUAL,
+    RIDGE,
+    ROUNDING,
+    STEPS,
+    TRIES,
+    feasible_growth,
+    positive_solved,
+    threshold,
+)
 from ...losses import Loss
 
 Array = NDArray[Any]
 
-#: The share of the predicted decrease that a step must bring.
+#: The share of the predicted decrease that a step must bring: less is none.
 ARMIJO = 1e-4
 #: The shortest part of a step that is tried.
 SHORTEST = 2.0**-50
-#: Decreases below this, relative to the objective, are rounding.
-ROUNDING = 1e-15
-#: A bound is sought where the gap expected after a step is at most this times the target.
-HOPE = 10.0
-#: A decrease below this share of what is left is none.
-STALL = 1e-4
 #: Steps in a row without a decrease after which a problem is left as it is.
 PATIENCE = 4
 #: The least bend of the inner problem of order 2, relative to lam.
@@ -63,18 +67,12 @@ LEAST_BEND = 1e-3
 #: An old Newton matrix is kept while a step shrinks the gradient by at least this factor; one of
 #: other weights or of another point is expected to.
 CONTRACTION = 0.1
-#: Columns above which the Newton system is solved by conjugate gradients, without its matrix.
-DENSE_UP_TO = 2_000
 #: Operations of the Newton systems of a batch up to which they are solved on the host: launching
 #: kernels on a device takes longer.
 ON_HOST_UP_TO = 10_000_000
 #: Conjugate gradients end at this times the root of the gradient in units of rho.
 CG_RTOL = 0.1
-#: Steps of conjugate gradients at most.
-CG_STEPS = 200
 
-#: Times that slopes are balanced without the rows whose slopes vanish in the limit.
-BALANCINGS = 10
 #: The least number that is divided by: what it divides can still be squared.
 TINY = 1e-100
 
@@ -96,6 +94,15 @@ def is_every(index: Array, B: int) -> bool:
     return len(index) == B and bool((index == np.arange(B)).all())
 
 
+def some_of(part: Any, index: Array, axis: int) -> Any:
+    """Return an array or a batch of some of the problems; what has no axis of them as it is."""
+    if part is None or isinstance(part, float):
+        return part
+    if hasattr(part, "columns"):
+        return part.columns(index)
+    return pick(part, index) if axis == 0 else pick_columns(part, index)
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Arrays of B problems, all with the problems along one ``axis``; None for what is not kept."""
@@ -109,18 +116,12 @@ class Batch:
         """The number of problems."""
         return int(getattr(self, self.__match_args__[0]).shape[self.axis])
 
-    @classmethod
-    def _some(cls, part: Any, index: Array) -> Any:
-        """Return an array of some of the problems."""
-        if part is None:
-            return None
-        return pick_columns(part, index) if cls.axis == -1 else pick(part, index)
-
     def columns(self, index: Array) -> Self:
         """Return some of the problems, by their numbers."""
         if is_every(index, self.count):
             return self
-        return type(self)(*(self._some(getattr(self, name), index) for name in self.__match_args__))
+        each = (getattr(self, name) for name in self.__match_args__)
+        return type(self)(*(some_of(part, index, self.axis) for part in each))
 
     @classmethod
     def joined(cls, parts: list[Self], index: list[Array]) -> Self:
@@ -133,7 +134,7 @@ class Batch:
             each = [getattr(part, name) for part in parts]
             kept = all(part is not None for part in each)
             joined = namespace(each[0]).concat(each, axis=cls.axis) if kept else None
-            columns.append(cls._some(joined, order))
+            columns.append(some_of(joined, order, cls.axis))
         return cls(*columns)
 
     def replaced(self, index: Array, other: Self) -> Self:
@@ -146,43 +147,34 @@ class Batch:
         return self.joined([part for part, _ in some], [number for _, number in some])
 
 
-@dataclass(eq=False)
-class Progress:
-    """How B descents go: the bounds so far, and steps without a decrease."""
+@dataclass(frozen=True, eq=False)
+class Place(Batch):
+    """Places (theta, b) or moves of them, theta (d, B), with lam where it is known."""
 
-    target: Array
-    lower: Array
-    gap: Array
-    stalls: Array
+    theta: Array
+    b: Array
+    lam: Array | None = None
 
-    @classmethod
-    def begun(cls, target: Array) -> Progress:
-        """Return that of descents that have not begun."""
-        B = len(target)
-        stalls = np.zeros(B, dtype=int)
-        return cls(target, np.zeros(B), np.full(B, np.inf), stalls)
 
-    def wants_bound(self, F: Array, fall: Array, descent: Array, rate: Array) -> Array:
-        """Whether a bound may prove something: far off none does.
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The points of some problems along moves from x; ``change`` is what the objective knows of
+    the rows there, ``descent`` (B,) the slope of F, ``longest`` the share that is tried first."""
 
-        A Newton step squares the gap relative to F, one with another matrix shrinks it by rate^2.
-        """
-        expected = np.maximum(descent**2 / (HOPE * F), -(rate**2) * descent)
-        return np.asarray((expected <= HOPE * self.target) | (fall <= STALL * -descent))
+    objective: Any
+    x: Any
+    move: Any
+    descent: Array
+    change: Any
+    longest: Any = 1.0
 
-    def over(self, F: Array, fall: Array, descent: Array, kinks: bool = True) -> Array:
-        """Take note of a step to the values F, and return which descents are at their end.
+    def at(self, length: Array) -> Any:
+        """Return the points after a share (B,) of the moves."""
+        return self.objective.along(self, length)
 
-        ``kinks``: whether F has kinks, where what a step promises is less than what is left.
-        """
-        self.gap = np.maximum(F - self.lower, 0.0)
-        left = np.where(self.lower > 0, self.gap, -descent) if kinks else -descent
-        self.stalls = np.where(fall <= STALL * left + ROUNDING * F, self.stalls + 1, 0)
-        return np.asarray((self.gap <= self.target) | (self.stalls >= PATIENCE))
-
-    def columns(self, index: Array) -> Progress:
-        """Return those of some problems."""
-        return Progress(*(part[index] for part in vars(self).values()))
+    def columns(self, index: Array) -> Line:
+        """Return the lines of some problems."""
+        return Line(*(some_of(part, index, self.x.axis) for part in vars(self).values()))
 
 
 class Descent(NamedTuple):
@@ -196,38 +188,42 @@ class Descent(NamedTuple):
 def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Descent:
     """Minimise from x until each problem's gap is at most its ``target`` (B,).
 
-    ``objective.line(x)`` is the line of the next steps. A line has ``x``, where the steps begin,
-    the slope ``descent`` (B,) of F along them, the ``longest`` share of them that is tried first,
-    and ``at(length)``, the points after a share (B,). ``objective.lower_bound(x, line)`` is the
-    bound (B,) that the slopes at x prove, or those along the line to it; ``rate`` the share of the
-    gradient that a step is expected to leave, 0 of an exact Newton step; ``kinks`` says whether F
-    has kinks. Points are batches.
+    ``objective.line(x)`` is the line of the next steps, ``objective.along(line, length)`` the
+    points after a share of them and ``objective.lower_bound(new, line)`` the bound (B,) that the
+    slopes there prove, or those continued along the line.
     """
     gap, steps = np.zeros(len(target)), np.ones(len(target), dtype=int)
-    active, progress = np.arange(len(target)), Progress.begun(target)
+    active, lower, stalls = np.arange(len(target)), 0.0 * gap, 0 * steps
+    before = x.objective
     ended: list[Any] = []
     numbers_of: list[Array] = []
     for n_iter in range(1, max_iter + 1):
         line = objective.line(x)
         new = search(line)
-        fall, last = line.x.objective - new.objective, n_iter == max_iter
-        wants = progress.wants_bound(line.x.objective, fall, line.descent, objective.rate) | last
+        F, promised, last = new.objective, -line.descent, n_iter == max_iter
+        fall = x.objective - F
+        # far off no bound proves anything: what is left falls with each step as it did, or faster
+        expected = promised * (promised / np.maximum(before, TINY)) ** 2
+        wants = (expected <= target) | (fall <= ARMIJO * promised) | last
         if wants.any():
-            bound = np.maximum(progress.lower, objective.lower_bound(new, line))
+            bound = np.maximum(lower, objective.lower_bound(new, line))
             # a problem must not depend on its company
-            progress.lower = np.where(wants, bound, progress.lower)
-        over = progress.over(new.objective, fall, line.descent, objective.kinks) | last
-        x = new
+            lower = np.where(wants, bound, lower)
+        left = np.maximum(F - lower, 0.0)
+        stalls = np.where(fall <= ARMIJO * promised + ROUNDING * F, stalls + 1, 0)
+        over = (left <= target) | (stalls >= PATIENCE) | last
+        x, before = new, promised
         if not over.any():
             continue
         done, keep = np.flatnonzero(over), np.flatnonzero(~over)
-        gap[active[done]], steps[active[done]] = progress.gap[done], n_iter
+        gap[active[done]], steps[active[done]] = left[done], n_iter
         ended.append(x.columns(done))
         numbers_of.append(active[done])
         if not len(keep):
             break
-        objective, x, active = objective.columns(keep), x.columns(keep), active[keep]
-        progress = progress.columns(keep)
+        objective, x = objective.columns(keep), x.columns(keep)
+        active, target, lower = active[keep], target[keep], lower[keep]
+        stalls, before = stalls[keep], before[keep]
     return Descent(type(x).joined(ended, numbers_of), gap, steps)
 
 
@@ -264,6 +260,12 @@ class Minima(Batch):
     gap: Array
     n_iter: Array
     dual: Array | None
+
+    def beyond(self, before: Self, t: float) -> Place:
+        """Return the places on the line from other minima through these, t times as far on."""
+        far = np.where(before.lam > 0, t, 0.0)
+        theta = self.theta + far * (self.theta - before.theta)
+        return Place(theta, self.b + far * (self.b - before.b))
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,30 +337,6 @@ class Zero(Batch):
         n_iter = np.ones(len(self.gap), dtype=int)
         return Minima(theta, self.b, none, self.risk, self.risk, self.gap, n_iter, self.slope)
 
-    def unless(self, off: Array, moved: Callable[[Array], Minima]) -> Minima:
-        """Return them as minima, those of ``moved`` for the problems that are ``off`` zero."""
-        some, settled = np.flatnonzero(off), np.flatnonzero(~off)
-        if not len(settled):
-            return moved(some)
-        constant = self.columns(settled).minima()
-        if not len(some):
-            return constant
-        return Minima.joined([moved(some), constant], [some, settled])
-
-
-class Start(NamedTuple):
-    """Where a descent starts: theta (d, B), b (B,), and slopes (n, B) and lam where known."""
-
-    theta: Array
-    b: Array
-    dual: Array | None = None
-    lam: Array | None = None
-
-    def columns(self, index: Array) -> Start:
-        """Return those of some problems."""
-        parts: Any = (None if part is None else pick_columns(part, index) for part in self)
-        return Start(*parts)
-
 
 @dataclass(frozen=True, eq=False)
 class Points(Batch):
@@ -378,24 +356,10 @@ class Points(Batch):
         return norms(self.theta)
 
 
-@dataclass(eq=False)
-class Matrices:
-    """H - hh'/m (B, d, d), h = Z'(pi D) (d, B) and m = sum pi D (B,), D the curvatures."""
-
-    H: Array
-    h: Array
-    mass: Array
-
-    def columns(self, index: Array) -> Matrices:
-        """Return those of some problems."""
-        if is_every(index, len(self.mass)):
-            return self
-        return Matrices(self.H[beside(index, self.H)], self.h[:, index], self.mass[index])
-
-
 class NewtonSystem:
     """The Newton matrices of the problems of a batch, by their numbers, and how well they serve.
 
+    ``matrices`` (B, d + 1, d + 1) hold H - hh'/m, h = Z'(pi D) and m = sum pi D, D the curvatures.
     A matrix is renewed where the last step with it shrank the gradient by too little. Each problem
     is renewed by its own need, so that its steps do not depend on its company; folds of many rows
     (``shared``) take the matrix of the first problem, that of all rows, while that one is not at
@@ -404,87 +368,42 @@ class NewtonSystem:
 
     def __init__(self, B: int, shared: bool = False) -> None:
         self.shared = shared
-        self.matrices: Matrices | None = None
+        self.matrices: Array | None = None
         # nan without a matrix, infinite before its first step
         self.residual = np.full(B, np.nan)
-        self.rate = np.full(B, CONTRACTION)
 
     def retried(self) -> NewtonSystem:
         """Return the system for the next problems: the first step with a matrix is the test."""
         self.residual = np.where(np.isnan(self.residual), np.nan, np.inf)
         return self
 
-    def renew(self, risk: PenalisedRisk, x: Points, residual: Array) -> Matrices:
+    def renew(self, risk: PenalisedRisk, x: Points, residual: Array) -> Array:
         """Return the matrices for steps from x, where the gradients have the size ``residual``."""
-        number = risk.number
-        before = self.residual[number]
-        shrunk = residual / np.maximum(before, TINY)
-        rate = np.where(np.isfinite(before), np.minimum(shrunk, 1.0), CONTRACTION)
+        number, B = risk.number, len(self.residual)
+        shrunk = residual / np.maximum(self.residual[number], TINY)
+        self.residual[number] = residual
         new = np.flatnonzero(~(shrunk <= CONTRACTION))
-        if self.shared and len(new) and number[new[0]] == 0:
-            made, B = _matrices(risk.columns(new[:1]), x.columns(new[:1])), len(self.residual)
-            H = beside(np.repeat(numpy(made.H), B, axis=0), made.H)
-            self.matrices = Matrices(H, np.repeat(made.h, B, axis=1), np.repeat(made.mass, B))
-            rate[new] = CONTRACTION
-        elif len(new):
-            self._keep(number[new], _matrices(risk.columns(new), x.columns(new)))
-            rate[new] = 0.0
-        self.residual[number], self.rate[number] = residual, rate
+        if len(new):
+            all_rows = self.shared and number[new[0]] == 0
+            new = new[:1] if all_rows else new
+            made = _matrices(risk.columns(new), x.columns(new))
+            if self.matrices is None:
+                self.matrices = full((B, *made.shape[1:]), 0.0, made)
+            where = beside(np.arange(B) if all_rows else number[new], self.matrices)
+            self.matrices[where] = beside(numpy(made), self.matrices)
         assert self.matrices is not None
-        return self.matrices.columns(number)
-
-    def _keep(self, number: Array, made: Matrices) -> None:
-        """Store the matrices of some problems."""
-        B, d = len(self.residual), len(made.h)
-        if is_every(number, B):
-            self.matrices = made
-            return
-        if self.matrices is None:
-            self.matrices = Matrices(full((B, d, d), 0.0, made.H), np.zeros((d, B)), np.ones(B))
-        all_ = self.matrices
-        all_.H[beside(number, all_.H)] = beside(numpy(made.H), all_.H)
-        all_.h[:, number], all_.mass[number] = made.h, made.mass
-
-
-@dataclass(frozen=True, eq=False)
-class RiskLine:
-    """Points along steps (dtheta, db); ``change`` is what the objective knows of the rows there."""
-
-    longest: ClassVar[float] = 1.0
-
-    risk: Any
-    x: Any
-    dtheta: Array
-    db: Array
-    change: Array
-    descent: Array
-
-    def at(self, length: Any) -> Any:
-        """Return the points after a share (B,) of the steps."""
-        return self.risk.along(self, length)
-
-    def columns(self, index: Array) -> RiskLine:
-        """Return the lines of some problems."""
-        steps = (self.dtheta, self.db, self.change, self.descent)
-        some = (pick_columns(part, index) for part in steps)
-        return RiskLine(self.risk.columns(index), self.x.columns(index), *some)
+        some: Array = pick(self.matrices, number)
+        return some
 
 
 @dataclass(frozen=True, eq=False)
 class PenalisedRisk:
     """The objectives F of B problems; ``number`` (B,) are their places in the Newton system."""
 
-    kinks: ClassVar[bool] = False
-
     data: WeightedRows
     rho: Array
     system: NewtonSystem
     number: Array
-
-    @property
-    def rate(self) -> Array:
-        """The share of the gradient that the last step is expected to leave."""
-        return self.system.rate[self.number]
 
     def columns(self, index: Array) -> PenalisedRisk:
         """Return some of the problems."""
@@ -505,7 +424,15 @@ class PenalisedRisk:
         """The loss of all problems."""
         return self.data.loss
 
-    def along_gradient(self, zero: Zero) -> Points:
+    def off(self, zero: Zero) -> Array:
+        """Whether theta = 0 is not optimal."""
+        return is_off(zero, self.rho)
+
+    def start(self, near: Place) -> Points:
+        """Return the points at the places."""
+        return self.at(near.theta, near.b)
+
+    def from_zero(self, zero: Zero) -> Points:
         """Return the minimisers of the quadratic models along -g from theta = 0."""
         steepness, data = norms(zero.g), self.data
         u = -zero.g / steepness
@@ -518,28 +445,31 @@ class PenalisedRisk:
         b = zero.b - length * shift
         return self.at(length * u, b, factor_of(length, z) * z + factor_of(b, z))
 
-    def line(self, x: Points) -> RiskLine:
+    def line(self, x: Points) -> Line:
         """Return the lines of Newton steps, at the curvatures of when the matrix was renewed."""
         u, s = x.theta / x.w, self.data.mean(x.slope) * self.data.fit_intercept
-        if self.data.rows.d > DENSE_UP_TO:
+        if self.data.rows.d > WRITTEN_UP_TO:
             step, db, dz = _by_products(self, x, s)
             descent = self.data.mean(x.slope * dz) + self.rho * dots(u, step)
-            self.system.rate[self.number] = 0.0
-            return RiskLine(self, x, step, db, dz, descent)
+            return Line(self, x, Place(step, db), descent, dz)
         g = self.data.rows.adjoint(self.data.weights * x.slope)
         matrices = self.system.renew(self, x, norms(g + self.rho * u))
         step, db = newton_step(matrices, g, s, u, self.rho, x.w)
         dz = self.data.rows.scores(step) + factor_of(db, self.data.y)
         descent = dots(g, step) + s * db + self.rho * dots(u, step)
-        return RiskLine(self, x, step, db, dz, descent)
+        return Line(self, x, Place(step, db), descent, dz)
 
-    def along(self, line: RiskLine, length: Array) -> Points:
+    def along(self, line: Line, length: Array) -> Points:
         """Return the points after a share of steps, which add ``line.change`` to the scores."""
-        x = line.x
+        x, move = line.x, line.move
         z = x.z + factor_of(length, line.change) * line.change
-        return self.at(x.theta + length * line.dtheta, x.b + length * line.db, z)
+        return self.at(x.theta + length * move.theta, x.b + length * move.b, z)
 
-    def lower_bound(self, x: Points, line: RiskLine) -> Array:
+    def minima(self, end: Descent, target: Array) -> Minima:
+        """Return the ends of descents."""
+        return minima_of(end, self.rho, self.loss)
+
+    def lower_bound(self, x: Points, line: Line) -> Array:
         """Return a bound (B,) below F of every model, from the slopes at x.
 
         They are shifted by a multiple of D until they sum to zero, then moved along D z'theta to
@@ -584,10 +514,10 @@ class PenalisedRisk:
         balanced without them.
         """
         data, theta = self.data, np.zeros_like(x.theta)
-        wide = data.rows.d > DENSE_UP_TO
+        wide = data.rows.d > WRITTEN_UP_TO
         one, rho = np.ones_like(self.rho), np.zeros_like(self.rho)
         xp, used = namespace(x.slope), data.weights > 0
-        for _ in range(BALANCINGS):
+        for _ in range(TRIES):
             s = data.mean(x.slope) * data.fit_intercept
             if wide:
                 dz = _by_products(self, x, s)[2]
@@ -617,56 +547,80 @@ class PenalisedRisk:
 
 
 def newton_step(
-    matrices: Matrices, g: Array, s: Array, u: Array, rho: Array, w: Array
+    matrices: Array, g: Array, s: Array, u: Array, rho: Array, w: Array
 ) -> tuple[Array, Array]:
     """Return the Newton steps of theta and b, with the intercept eliminated,
 
     (H - hh'/m + (rho/w)(I - uu')) step = -(g + rho u) + h s/m,  db = -(s + h'step)/m,
 
-    g = Z'(pi a), s = sum pi a and u = theta/w; without an intercept s and h are 0.
+    g = Z'(pi a), s = sum pi a and u = theta/w; without an intercept s and h are 0. The matrices
+    are those of ``NewtonSystem``.
     """
-    H, h, m = matrices.H, matrices.h, matrices.mass
+    H, h, m = matrices[:, :-1, :-1], numpy(matrices[:, :-1, -1]).T, numpy(matrices[:, -1, -1])
     rhs = h * (s / m) - g - rho * u
     step = numpy(solve_stiffened(H, *(beside(part, H) for part in (rho / w, u, rhs))))
     return step, -(s + dots(h, step)) / m
 
 
-def minimise(
-    risk: Any, zero: Zero, target: Array, max_iter: int, start: Start | None = None
-) -> Minima:
-    """Minimise each problem of the batch until its gap is at most ``target`` (B,).
+def minimise(objective: Any, zero: Any, target: Array, max_iter: int, start: Any = None) -> Any:
+    """Return the minima of problems to gaps of at most ``target`` (B,), from ``start`` if given.
 
-    A risk is that of rows in memory, or of rows in chunks (``solvers/streamed``).
+    An objective is that of rows in memory, or of rows in chunks (``solvers/streamed``).
+    ``objective.off(zero)`` says of which problems theta = 0 is not the minimiser.
     """
-    # at the threshold of the penalty rho = delta Lip the slopes themselves are the dual optimum
-    least = threshold(norms(zero.g), zero.mean_square, 1.0, order=1)
-    off = ~(least <= risk.rho * (1 + EQUAL))
 
-    def moved(index: Array) -> Minima:
-        some, near = risk.columns(index), None if start is None else start.columns(index)
-        first = _first(some, zero.columns(index), near)
-        end = descend(some, first, target[index], max_iter)
-        x, w, lipschitz = end.point, end.point.w, risk.loss.lipschitz
-        # Lip may be infinite where delta = 0
-        lam = np.array([lipschitz * each if each > 0 else 0.0 for each in w.tolist()])
-        mean_loss = x.objective - some.rho * w
-        return Minima(x.theta, x.b, lam, x.objective, mean_loss, end.gap, end.n_iter, x.slope)
+    def moved(index: Array) -> Any:
+        some, flat, goal = objective.columns(index), zero.columns(index), target[index]
+        near = None if start is None else start.columns(index)
+        return some.minima(descend(some, _first(some, flat, near), goal, max_iter), goal)
 
-    return zero.unless(off, moved)
+    return unless(zero, objective.off(zero), moved)
 
 
-def _first(risk: Any, zero: Zero, start: Start | None) -> Any:
-    """Return the start, or where it is no better than zero the best along -g, as a model goes.
+def unless(zero: Any, off: Array, moved: Callable[[Array], Any]) -> Any:
+    """Return the models at theta = 0 as minima, those of ``moved`` where theta = 0 is ``off``."""
+    some, settled = np.flatnonzero(off), np.flatnonzero(~off)
+    if not len(settled):
+        return moved(some)
+    constant = zero.columns(settled).minima()
+    if not len(some):
+        return constant
+    return type(constant).joined([moved(some), constant], [some, settled])
+
+
+def _first(objective: Any, zero: Any, start: Any) -> Any:
+    """Return the starts, or where these are no better than zero the points off zero.
 
     From F(start) < F(0) no descent ends in theta = 0, where F has no derivative.
     """
-    if start is None:
-        return risk.along_gradient(zero)
-    warm = risk.at(start.theta, start.b)
-    cold = np.flatnonzero(~(start.theta.any(axis=0) & (warm.objective < zero.risk)))
-    if not len(cold):
+    some, warm = np.zeros(0, dtype=int), None
+    if start is not None:
+        each = np.moveaxis(start.theta, start.axis, 0).reshape(len(zero.risk), -1)
+        some = np.flatnonzero(each.any(axis=1))
+    if len(some):
+        warm = objective.columns(some).start(start.columns(some))
+        lower = np.flatnonzero(warm.objective < zero.risk[some])
+        some, warm = some[lower], warm.columns(lower)
+    rest = np.delete(np.arange(len(zero.risk)), some)
+    if not len(rest):
         return warm
-    return warm.replaced(cold, risk.columns(cold).along_gradient(zero.columns(cold)))
+    cold = objective.columns(rest).from_zero(zero.columns(rest))
+    return type(cold).joined([warm, cold], [some, rest]) if len(some) else cold
+
+
+def is_off(zero: Zero, rho: Array) -> Array:
+    """Whether theta = 0 is not optimal: at the threshold the slopes are the dual optimum."""
+    least = threshold(norms(zero.g), zero.mean_square, 1.0, order=1)
+    return np.asarray(~(least <= rho * (1 + EQUAL)))
+
+
+def minima_of(end: Descent, rho: Array, loss: Loss) -> Minima:
+    """Return the ends of descents under a penalty rho on the norm."""
+    x = end.point
+    # Lip may be infinite where delta = 0
+    lam = np.array([loss.lipschitz * w if w > 0 else 0.0 for w in x.w.tolist()])
+    mean_loss = x.objective - rho * x.w
+    return Minima(x.theta, x.b, lam, x.objective, mean_loss, end.gap, end.n_iter, x.slope)
 
 
 def length_along_gradient(steepness: Any, rho: Any, bend: Any, spread: Any) -> Any:
@@ -679,17 +633,19 @@ def length_along_gradient(steepness: Any, rho: Any, bend: Any, spread: Any) -> A
     return (steepness - rho) / np.maximum(bend, np.maximum(least, TINY))
 
 
-def _matrices(risk: PenalisedRisk, x: Points) -> Matrices:
-    """Return the matrices at the curvatures of x; H, where it is large, beside the rows."""
+def _matrices(risk: PenalisedRisk, x: Points) -> Array:
+    """Return the matrices at the curvatures of x; where they are large, beside the rows."""
     D = risk.data.weights * x.curvature
     m = np.maximum(numpy(D.sum(axis=0)), TINY)
     H, h = risk.data.rows.moments(D)
     if risk.data.fit_intercept:
         H = _eliminated(H, h, m, risk.data.rows, risk.rho / x.w)
     B, d = H.shape[:2]
-    return Matrices(
-        H if B * d**3 <= ON_HOST_UP_TO else beside(H, D), h * risk.data.fit_intercept, m
-    )
+    made = np.empty((B, d + 1, d + 1))
+    made[:, :d, :d] = H
+    made[:, :d, d] = made[:, d, :d] = risk.data.fit_intercept * h.T
+    made[:, d, d] = m
+    return made if B * d**3 <= ON_HOST_UP_TO else beside(made, D)
 
 
 def _eliminated(H: Array, h: Array, m: Array, rows: Design, stiffness: Array) -> Array:
@@ -746,7 +702,7 @@ def _by_products(risk: PenalisedRisk, x: Points, s: Array) -> tuple[Array, Array
     unit = np.where(risk.rho > 0, risk.rho, 1.0)
     goal = CG_RTOL**2 * np.minimum(1.0, np.sqrt(square) / unit) * square
     step, dz, direction = np.zeros_like(r), 0.0 * x.z, r
-    for _ in range(CG_STEPS):
+    for _ in range(STEPS):
         # a problem that has ended stays as it is
         going = square > goal
         if not going.any():

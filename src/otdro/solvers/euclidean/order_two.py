@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ from ...arrays import (
     pick_columns,
 )
 from ...duality import (
+    LEAST_FIRST,
+    STEPS,
     Atoms,
     DualRows,
     Padded,
@@ -39,44 +41,36 @@ from ...duality import (
     first_multipliers,
     lower_bound,
     move_derivatives,
-    shares_of,
     solve_each,
     threshold,
     times,
 )
 from ...losses import Loss
 from ...losses.base import Inner
-from . import order_one
 from .order_one import (
     SHARP,
     Batch,
     Descent,
+    Line,
     Minima,
     NewtonSystem,
     PenalisedRisk,
-    Start,
+    Place,
     WeightedRows,
     Zero,
     is_every,
+    minimise,
     norms,
 )
 
 Array = NDArray[Any]
 
-#: Newton steps in lam alone at the end.
-LAM_STEPS = 2
-#: The share of the budget that a first guess of lam is taken to spend at least.
-LEAST_SPENT = 1e-6
 #: The share of the way to w^2/lam = 0 that a step may go.
 WAY = 0.9
 #: The gap, relative to the constant model's risk, to which a starting point is solved.
 ROUGH_TOL = 1e-3
-#: Newton steps to a starting point.
-ROUGH_STEPS = 50
 #: A penalty this close to the zero model's threshold still gives a start off zero.
 BELOW_THRESHOLD = 0.99
-#: Fits whose target, relative to the objective, is below this get lam alone minimised at the end.
-ROUGH_FIT = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +95,6 @@ class JointPoint(Batch):
     p: Array
     objective: Array
 
-    def on_higher(self, part: Array) -> Array:
-        """Return the entries (n, B) of an array of branches where the value is higher."""
-        if len(part) == 1:
-            only: Array = part[0]
-            return only
-        return namespace(part).where(self.value[0] >= self.value[1], part[0], part[1])
-
     @classmethod
     def joined(cls, parts: list[JointPoint], index: list[Array]) -> JointPoint:
         """Return the problems of several batches, all with as many branches as one of them."""
@@ -124,13 +111,6 @@ class JointPoint(Batch):
             part = getattr(self, name)
             new[name] = xp.concat([part, part[:1]])
         return replace(self, **new)
-
-    def with_duals(self, dual: Array) -> JointPoint:
-        """Return the points with the shares that have the mean slopes ``dual``, nan if unknown."""
-        if len(self.value) == 1:
-            return self
-        xp, share = namespace(self.z), shares_of(dual, self.slope)
-        return replace(self, p=xp.where(self.two & xp.isfinite(share), share, self.p))
 
     @property
     def shares(self) -> Array:
@@ -185,38 +165,66 @@ class StepModel:
         return move, descent, shares
 
 
-class Curve:
-    """The places along moves (B, D) from (theta, b, lam), lam kept positive.
+@dataclass(frozen=True, eq=False)
+class Curve(Batch):
+    """Moves of (theta, b), and level = w^2/lam with its move ``drift``, by which lam follows.
 
-    Two branches of a row tie at a score that depends on w^2/lam =: level, and so does the bend of
-    a single one: lam follows from a linear move of the level, so that tied rows, linear in
-    (theta, b), stay tied to first order along the whole step. ``product`` is the inner product
-    whose square root is the dual norm.
+    Two branches of a row tie at a score that depends on the level, and so does the bend of a single
+    one: lam follows from a linear move of the level, so that tied rows, linear in (theta, b), stay
+    tied to first order along the whole step, and lam stays positive.
     """
 
-    def __init__(self, x: Any, move: Array, descent: Array, product: Any) -> None:
-        d = len(x.theta)
-        self.x, self.descent, self.product = x, descent, product
-        self.dtheta, self.db = move[:, :d].T, move[:, d]
-        self.level = product(x.theta, x.theta) / x.lam
-        self.drift = 2 * product(x.theta, self.dtheta) / x.lam - self.level * move[:, -1] / x.lam
-        # no longer than the tangent stays above F = 0
-        shorter = np.maximum(-self.drift / (WAY * self.level), -descent / x.objective)
-        self.longest = 1 / np.maximum(shorter, 1.0)
+    theta: Array
+    b: Array
+    level: Array
+    drift: Array
 
-    def at(self, length: Array) -> tuple[Array, Array, Array]:
+
+class JointSteps:
+    """The steps of an objective in (theta, b, lam), for rows in memory and in chunks."""
+
+    loss: Any
+    delta: Any
+    #: The inner product whose square root is the dual norm.
+    product: Any
+    #: ``penalised(rho)`` are the objectives of order 1, ``start(near)`` the points at places.
+    penalised: Any
+    start: Any
+
+    def off(self, zero: Zero) -> Array:
+        """Whether theta = 0 is not optimal."""
+        size = norms(zero.g)
+        return np.asarray(
+            self.delta < threshold(size, zero.mean_square, self.loss.lipschitz, order=2)
+        )
+
+    def from_zero(self, zero: Zero) -> Any:
+        """Return the minimisers of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
+        root = np.sqrt(self.delta * zero.mean_square)
+        risk = self.penalised(np.minimum(root, BELOW_THRESHOLD * norms(zero.g)))
+        near = minimise(risk, zero, ROUGH_TOL * zero.risk, STEPS)
+        return self.start(Place(near.theta, near.b))
+
+    def along_move(self, x: Any, move: Array, descent: Array, change: Any) -> Line:
+        """Return the lines along moves (B, d + 2), no longer than the tangent stays above F = 0."""
+        d = len(x.theta)
+        dtheta, level = move[:, :d].T, self.product(x.theta, x.theta) / x.lam
+        drift = 2 * self.product(x.theta, dtheta) / x.lam - level * move[:, -1] / x.lam
+        shorter = np.maximum(-drift / (WAY * level), -descent / x.objective)
+        curve = Curve(dtheta, move[:, d], level, drift)
+        return Line(self, x, curve, descent, change, 1 / np.maximum(shorter, 1.0))
+
+    def place(self, line: Line, length: Array) -> tuple[Array, Array, Array]:
         """Return theta, b and lam after a share (B,) of the moves."""
-        theta = self.x.theta + length * self.dtheta
-        lam = self.product(theta, theta) / (self.level + length * self.drift)
-        return theta, self.x.b + length * self.db, lam
+        x, move = line.x, line.move
+        theta = x.theta + length * move.theta
+        lam = self.product(theta, theta) / (move.level + length * move.drift)
+        return theta, x.b + length * move.b, lam
 
 
 @dataclass(frozen=True, eq=False)
-class JointObjective:
+class JointObjective(JointSteps):
     """The objective of some problems over the same rows: evaluation, model of a step, bound."""
-
-    kinks: ClassVar[bool] = True
-    rate: ClassVar[float] = 0.0
 
     rows: DualRows
     loss: Loss
@@ -273,10 +281,11 @@ class JointObjective:
         near = None if guess is None else abs(guess).reshape(len(guess), -1)
         return self.loss.inner(z.ravel(), self._targets.ravel(), scale, price, near)
 
-    def start(self, theta: Array, b: Array, lam: Array | None = None) -> JointPoint:
-        """Return the points at (theta, b), with lam near its best where none > 0 is given."""
+    def start(self, near: Place) -> JointPoint:
+        """Return the points at the places, with lam near its best where none > 0 is given."""
+        theta, b = near.theta, near.b
         z = self.rows.design.scores(theta) + beside(b, self.rows.y)
-        lam = np.zeros(len(b)) if lam is None else lam.copy()
+        lam = np.zeros(len(b)) if near.lam is None else near.lam.copy()
         new = np.flatnonzero(~((lam > 0) & np.isfinite(lam)))
         if len(new):
             lam[new] = self.columns(new)._near_best(theta[:, new], pick_columns(z, new))
@@ -288,7 +297,7 @@ class JointObjective:
         lam = first_multipliers(z, rows.y, rows.weights, self.loss, w, rows.delta)
         shift = self._inner(z, w, lam).best.shift.reshape(z.shape)
         spent = column_sums(rows.weights, (shift / beside(w, z)) ** 2)
-        return np.asarray(lam * np.sqrt(np.maximum(spent / rows.delta, LEAST_SPENT)))
+        return np.asarray(lam * np.sqrt(np.maximum(spent / rows.delta, LEAST_FIRST)))
 
     def derivatives(self, x: JointPoint) -> tuple[Array, Array]:
         """Return gradient and Hessian of F with the masses of the branches fixed."""
@@ -317,7 +326,7 @@ class JointObjective:
         """The inner product whose root is the dual norm."""
         return self.rows.dual_norm.product
 
-    def line(self, x: JointPoint) -> JointLine:
+    def line(self, x: JointPoint) -> Line:
         """Return the lines of the next moves, from the points with the shares of their models."""
         model = self.model(x)
         move, descent, shares = model.minimise()
@@ -329,26 +338,22 @@ class JointObjective:
             x = replace(x, p=p)
         d = len(x.theta)
         dz = self.rows.design.scores(move[:, :d].T) + beside(move[:, d], x.z)
-        return JointLine(self, x, move, descent, dz)
+        return self.along_move(x, move, descent, dz)
 
-    def along(self, line: JointLine, length: Array) -> JointPoint:
+    def along(self, line: Line, length: Array) -> JointPoint:
         """Return the points after a share (B,) of moves; ``line.change`` is that of the scores."""
         x = line.x
         z = x.z + beside(length, x.z) * line.change
-        return self.at(*line.curve.at(length), z, x)
+        return self.at(*self.place(line, length), z, x)
 
     def minima(self, end: Descent, target: Array) -> Minima:
-        """Return the ends of descents, with lam alone minimised where the target is fine."""
-        last: JointPoint = end.point
-        fine = np.flatnonzero(target < ROUGH_FIT * last.objective)
-        if len(fine):
-            last = last.replaced(fine, self.columns(fine).settled(last.columns(fine)))
-        gap = np.maximum(end.gap - (end.point.objective - last.objective), 0.0)
+        """Return the ends of descents."""
+        x: JointPoint = end.point
         # the mean slope of each row over its branches
-        dual = (last.shares * last.slope).sum(axis=0)
-        mean_loss = column_sums(self.rows.weights, self.loss.value(last.z, self._targets))
-        parts = (last.theta, last.b, last.lam, last.objective, mean_loss, gap, end.n_iter, dual)
-        return Minima(*parts)
+        dual = (x.shares * x.slope).sum(axis=0)
+        mean_loss = column_sums(self.rows.weights, self.loss.value(x.z, self._targets))
+        ends = (x.theta, x.b, x.lam, x.objective, mean_loss, end.gap, end.n_iter, dual)
+        return Minima(*ends)
 
     def branch_differences(self, x: JointPoint, tied: Padded) -> tuple[Array, Array]:
         """Return pi (psi_1 - psi_2) of the ``tied`` rows of every problem, and its gradients.
@@ -374,115 +379,10 @@ class JointObjective:
         mass = weights * tied.held
         return np.where(tied.held, difference, -1.0), mass[..., None] * apart
 
-    def lower_bound(self, x: JointPoint, line: JointLine) -> Array:
+    def lower_bound(self, x: JointPoint, line: Line) -> Array:
         """Return a bound below the risk of every model, from the slopes at x."""
         atoms = Atoms(self.rows.weights * x.shares, x.slope, x.curvature)
         return lower_bound(self.rows, self.loss, atoms, x.z - beside(x.b, x.z) + x.shift)
-
-    def settled(self, x: JointPoint) -> JointPoint:
-        """Return the points after Newton steps in lam alone, where these are lower."""
-        new = x
-        for _ in range(LAM_STEPS):
-            w, lam = beside(new.w, new.z), beside(new.lam, new.z)
-            spent = self.rows.weights * new.on_higher((new.shift / w) ** 2)
-            # t = s/w moves by -2t/bend, bend = 2 lam - w^2 l''
-            bend = 2 * lam - w**2 * new.on_higher(new.curvature)
-            rise = numpy((4 * spent / namespace(bend).maximum(bend, SHARP * lam)).sum(axis=0))
-            step = (numpy(spent.sum(axis=0)) - self.delta) / rise
-            new = self.at(x.theta, x.b, new.lam + np.clip(step, -new.lam / 2, new.lam), x.z, new)
-        lower = np.flatnonzero(new.objective <= x.objective)
-        return x.replaced(lower, new.columns(lower))
-
-
-@dataclass(frozen=True, eq=False)
-class JointLine:
-    """The points of some problems along moves (B, d + 2); ``change`` is what the objective knows
-    of the rows along them."""
-
-    objective: Any
-    x: Any
-    move: Array
-    descent: Array
-    change: Array
-
-    @cached_property
-    def curve(self) -> Curve:
-        """The places along the moves."""
-        return Curve(self.x, self.move, self.descent, self.objective.product)
-
-    @property
-    def longest(self) -> Array:
-        """The share of a move that may be tried."""
-        return self.curve.longest
-
-    def at(self, length: Array) -> Any:
-        """Return the points after a share (B,) of the moves."""
-        return self.objective.along(self, length)
-
-    def columns(self, index: Array) -> JointLine:
-        """Return the lines of some problems."""
-        return JointLine(
-            self.objective.columns(index),
-            self.x.columns(index),
-            self.move[index],
-            self.descent[index],
-            pick_columns(self.change, index),
-        )
-
-
-def minimise(
-    objective: Any, zero: Zero, target: Array, max_iter: int, start: Start | None = None
-) -> Minima:
-    """Minimise each problem until its gap is at most ``target`` (B,), from ``start`` if given.
-
-    An objective is that of rows in memory, or of rows in chunks (``solvers/streamed``).
-    """
-    lipschitz = objective.loss.lipschitz
-    off = objective.delta < threshold(norms(zero.g), zero.mean_square, lipschitz, order=2)
-
-    def moved(index: Array) -> Minima:
-        some, flat, goal = objective.columns(index), zero.columns(index), target[index]
-        if start is None:
-            return descend(some, _cold(some, flat), goal, max_iter)
-        minima = descend(some, _warm(some, flat, start.columns(index)), goal, max_iter)
-        failed = np.flatnonzero(minima.gap > goal)
-        if not len(failed):
-            return minima
-        # a warm start may sit on a kink: solve again from afar
-        part = some.columns(failed)
-        again = descend(part, _cold(part, flat.columns(failed)), goal[failed], max_iter)
-        better = np.flatnonzero(again.objective < minima.objective[failed])
-        return minima.replaced(failed[better], again.columns(better))
-
-    return zero.unless(off, moved)
-
-
-def _cold(objective: Any, zero: Zero) -> Any:
-    """Return the minimisers of mean l + sqrt(delta) rms(l') w with rms(l') as at theta = 0."""
-    root = np.sqrt(objective.delta * zero.mean_square)
-    risk = objective.penalised(np.minimum(root, BELOW_THRESHOLD * norms(zero.g)))
-    near = order_one.minimise(risk, zero, ROUGH_TOL * zero.risk, ROUGH_STEPS)
-    return objective.start(near.theta, near.b)
-
-
-def _warm(objective: Any, zero: Zero, start: Start) -> Any:
-    """Return the starts, or where one is at theta = 0 the cold ones."""
-    warm = np.flatnonzero(start.theta.any(axis=0))
-    # at theta = 0 nothing moves a score: there is no multiplier to start from
-    if len(warm) == len(start.b):
-        x = objective.start(start.theta, start.b, start.lam)
-    else:
-        x = _cold(objective, zero)
-        if len(warm):
-            near = start.columns(warm)
-            x = x.replaced(warm, objective.columns(warm).start(near.theta, near.b, near.lam))
-    return x if start.dual is None else x.with_duals(start.dual)
-
-
-def descend(objective: Any, x: Any, target: Array, max_iter: int) -> Minima:
-    """Minimise from x until each problem's gap is at most its ``target`` (B,)."""
-    minima: Minima = objective.minima(order_one.descend(objective, x, target, max_iter), target)
-    return minima
 
 
 def _each_row(v: Array, z: Array) -> Array:

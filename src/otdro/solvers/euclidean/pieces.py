@@ -26,33 +26,32 @@ scaled they certify the gap. ``conic`` solves other norms and orders, one proble
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...duality import balance, solve_each
+from ...design import WRITTEN_UP_TO
+from ...duality import ROUNDING, balance, solve_each
 from ...losses import PiecewiseQuadratic
 from ...problem import Problem
+from ..predictor_corrector import SHORT_OF, corrected_step
 from .newton import SmoothMethod
 from .order_one import (
-    DENSE_UP_TO,
-    ROUNDING,
     TINY,
     Batch,
     Minima,
     NewtonSystem,
-    Start,
+    Place,
     WeightedRows,
     Zero,
     dots,
     norms,
+    unless,
 )
 
 Array = NDArray[Any]
 
-#: The share of the way to the boundary that a step may go.
-WAY = 0.99
 #: Steps at most.
 STEPS = 40
 
@@ -72,35 +71,10 @@ class Interior(Batch):
     alpha: Array
     multipliers: Array
 
-    def moved(self, step: Step, share: Array) -> Interior:
-        """Return the points after a share (B,) of the steps."""
-        return Interior(*(v + share * dv for v, dv in zip(vars(self).values(), step, strict=True)))
-
-
-class Step(NamedTuple):
-    """A step from a point, in the same order."""
-
-    theta: Array
-    b: Array
-    t: Array
-    g: Array
-    sigma: Array
-    alpha: Array
-    multipliers: Array
-
-
-class Aims(NamedTuple):
-    """What a step aims at, with the products of the step before it that are not linear.
-
-    Products of rooms and multipliers; t - theta'g; theta - t g; what dsigma dalpha adds to the
-    residuals; sigma (1 - E alpha^2).
-    """
-
-    rows: Any
-    cone: Any
-    aligned: Any
-    bent: Any
-    sphere: Any
+    def moved(self, step: Interior, share: Array) -> Interior:
+        """Return the points after a share (B,) of the steps, which are made of the same parts."""
+        moves = zip(vars(self).values(), vars(step).values(), strict=True)
+        return Interior(*(v + share * dv for v, dv in moves))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,23 +170,6 @@ class Saddle:
         ``size`` are the norms of Z'(pi a).
         """
         raise NotImplementedError
-
-    def improved(self, x: Interior) -> Interior:
-        """Return the points after a step of Mehrotra's method."""
-        mu, system = self.mu(x), System.at(self, x)
-        affine = system.step(Aims(0.0, 0.0 * mu, 0.0, 0.0, 0.0))
-        ahead = x.moved(affine, system.longest(affine))
-        centre = mu * (self.mu(ahead) / mu) ** 3
-        turned = 2 * affine.sigma * self.data.mean(x.alpha * affine.alpha)
-        aims = Aims(
-            rows=centre - affine.multipliers * self.ends[1] * affine.alpha,
-            cone=2 * centre / self.rho + dots(affine.theta, affine.g),
-            aligned=affine.t * affine.g,
-            bent=affine.sigma * affine.alpha,
-            sphere=2 * centre + x.sigma * self.data.mean(affine.alpha**2) + turned,
-        )
-        step = system.step(aims)
-        return x.moved(step, WAY * system.longest(step))
 
 
 class Sum(Saddle):
@@ -318,21 +275,38 @@ class System:
         r = saddle.residual(x.theta, x.b)
         return cls(saddle, x, r, room, E, D, H, border, corner)
 
-    def step(self, aims: Aims) -> Step:
-        """Return the steps to the aims."""
+    @property
+    def mean(self) -> Array:
+        """The mean products now."""
+        return self.saddle.mu(self.x)
+
+    def mean_after(self, step: Interior, length: Array) -> Array:
+        """Return the mean products after shares of steps."""
+        return self.saddle.mu(self.x.moved(step, length))
+
+    def step(self, mu: Array, last: Interior | None = None, length: Any = 1.0) -> Interior:
+        """Return the steps to products mu, less those of a last step that are not linear."""
         x, saddle, data, side = self.x, self.saddle, self.saddle.data, self.saddle.side
         rho, sign = saddle.rho, saddle.ends[1]
-        ends = (sign * aims.rows / self.room).sum(axis=0)
-        pull = self.r - x.sigma * x.alpha + ends - aims.bent
+        # of rooms and multipliers; t - theta'g; theta - t g; sigma alpha; sigma (1 - E alpha^2)
+        rows, cone, aligned, bent, sphere = mu, 2 * mu / rho, 0.0 * x.g, 0.0 * x.alpha, 2 * mu
+        if last is not None:
+            rows = rows - last.multipliers * sign * last.alpha
+            cone = cone + dots(last.theta, last.g)
+            aligned, bent = last.t * last.g, last.sigma * last.alpha
+            turned = 2 * last.sigma * data.mean(x.alpha * last.alpha)
+            sphere = sphere + x.sigma * data.mean(last.alpha**2) + turned
+        ends = (sign * rows / self.room).sum(axis=0)
+        pull = self.r - x.sigma * x.alpha + ends - bent
         moved = side * (data.weights * x.alpha + self.D * pull)
         # t dg = dtheta - g dt + e,  c dt = k + v'dtheta
-        e = x.theta - x.t * x.g - aims.aligned
+        e = x.theta - x.t * x.g - aligned
         v, c = x.theta / x.t + x.g, 1 + dots(x.theta, x.g) / x.t
-        k = aims.cone - x.t + dots(x.theta, x.g) + dots(x.theta, e) / x.t
+        k = cone - x.t + dots(x.theta, x.g) + dots(x.theta, e) / x.t
         rhs = data.rows.adjoint(moved) - rho * x.g - rho / x.t * (e - x.g * (k / c))
         totals = [moved.sum(axis=0)] if data.fit_intercept else []
         if saddle.free_sigma:
-            short = saddle.inside(x) - aims.sphere / x.sigma
+            short = saddle.inside(x) - sphere / x.sigma
             totals.append((self.D * x.alpha * pull).sum(axis=0) - short / 2)
         total = np.stack(totals, axis=1)[:, :, None] if totals else np.empty((len(c), 0, 1))
         rhs = rhs - (self.border @ np.linalg.solve(self.corner, total))[:, :, 0].T
@@ -351,10 +325,10 @@ class System:
         # rows without weight stay where they are
         on = data.weights > 0
         dalpha = on * (dr + pull) / self.E
-        multipliers = (aims.rows - sign * x.multipliers * dalpha) / self.room
-        return Step(dtheta, db, dt, dg, dsigma, dalpha, on * (multipliers - x.multipliers))
+        multipliers = (rows - sign * x.multipliers * dalpha) / self.room
+        return Interior(dtheta, db, dt, dg, dsigma, dalpha, on * (multipliers - x.multipliers))
 
-    def longest(self, step: Step) -> Array:
+    def longest(self, step: Interior) -> Array:
         """Return the shares (B,) of steps to the boundary, at most 1."""
         x = self.x
         rates = np.maximum(
@@ -398,8 +372,8 @@ class Pieces(SmoothMethod):
         rooted = pieces is not None and order == 2 and pieces.rooted and not pieces.quadratic
         if not sums and not rooted:
             return "batches of interior points are for losses with pieces whose worst case is a sum"
-        if min(problem.X.shape) > DENSE_UP_TO:
-            return f"batches of interior points are for at most {DENSE_UP_TO:,} rows or columns"
+        if min(problem.X.shape) > WRITTEN_UP_TO:
+            return f"batches of interior points are for at most {WRITTEN_UP_TO:,} rows or columns"
         return None
 
     def _together(self, problems: list[Problem]) -> bool:
@@ -413,7 +387,7 @@ class Pieces(SmoothMethod):
         zero: Zero,
         target: Array,
         max_iter: int,
-        start: Start | None,
+        start: Place | None,
         system: NewtonSystem,
     ) -> Minima:
         """Minimise the worst-case risk until the gaps are on target."""
@@ -435,7 +409,7 @@ class Pieces(SmoothMethod):
             return _minimised(some, first, target[index] / unit, max_iter)
 
         # no loss is left where the constant has none
-        minima = zero.unless(zero.risk > 0, moved)
+        minima = unless(zero, zero.risk > 0, moved)
         sizes = ("theta", "b", "lam", "objective", "mean_loss", "gap")
         return replace(minima, **{name: unit * getattr(minima, name) for name in sizes})
 
@@ -445,7 +419,9 @@ def _minimised(saddle: Saddle, zero: Zero, target: Array, max_iter: int) -> Mini
     x, active = saddle.start(zero), np.arange(len(target))
     best = saddle.minima(x, zero, 1)
     for n_iter in range(1, min(STEPS, max_iter) + 1):
-        x = saddle.improved(x)
+        system = System.at(saddle, x)
+        step = corrected_step(system)
+        x = x.moved(step, SHORT_OF * system.longest(step))
         new = saddle.minima(x, zero.columns(active), n_iter)
         better = np.flatnonzero(new.gap < best.gap[active])
         best = best.replaced(active[better], new.columns(better))

@@ -37,8 +37,6 @@ LEAST_REMAINDER = 1e-6
 #: A pull beyond the budget by more than this, relative, is rounding of the residuals.
 ROUNDING = 1e-9
 TINY = np.finfo(float).tiny
-#: How far beyond the spectrum, in log k, the stiffness is sought.
-BEYOND = 60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +102,7 @@ class Spectrum:
             low -= 5.0
         while excess(high) < 0:
             high += 5.0
-            if high > 2 * np.log(D.max()) + BEYOND:
+            if high > 2 * np.log(D.max() / np.finfo(float).eps):
                 # within rounding of the threshold
                 return np.inf
         return float(np.exp(brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16)))

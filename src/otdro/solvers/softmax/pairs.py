@@ -2,8 +2,8 @@ r"""The mean cross-entropy of K scores per row, and the penalty on pairs of clas
 
 Coefficients are a matrix C of shape (d, K - 1): those of the classes are B = C E' with the columns
 of E orthonormal and orthogonal to 1, as adding one vector to all classes changes nothing. Weights
-of shape (B, n) are B problems over the same rows, each in coordinates of its own where ``factors``
-(B, d, d) are given: z = L_b'(x - center). Every other array has the axis of the problems first too.
+of shape (B, n) are B problems over the same rows, each in coordinates of its own where the design
+has a factor for each: z = L_b'(x - center). Other arrays have the axis of the problems first, too.
 What has an entry per row (labels, weights, scores, probabilities, slopes) is where the rows are,
 all else NumPy.
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,11 @@ from scipy.linalg import cho_solve
 
 from ...arrays import beside, class_masses, copied, namespace, numbers, numpy, pick, pick_columns
 from ...costs import Cost
-from ...design import PRODUCTS_UP_TO, Design
-from ...duality import PRECISION, RIDGE, factored, solve_each, times
-from ...losses.base import entropy
+from ...design import Design
+from ...duality import EQUAL, PRECISION, RIDGE, STEPS, factored, solve_each, times
+from ...losses.base import Loss, entropy
 from ...problem import Problem
+from ..euclidean.order_one import Batch
 from ..norm_rows import NormPoint, NormRows, NormStep, norm_rows
 from ..predictor_corrector import SHORT_OF, corrected_step, longest
 
@@ -45,18 +46,12 @@ Array = NDArray[Any]
 
 #: Probability below 0, in the mean over the rows, that may be left out at a price.
 LEFT_OUT = 1e-8
-#: Rounds of reweighting towards the least flow of a gradient, and the change that ends them.
-ROUNDS, SETTLED = 200, 1e-6
+#: The change of a flow, relative to it, that ends its reweighting.
+SETTLED = 1e-6
 #: The least share of a pair in the weights, so that the pairs stay connected.
 LEAST_SHARE = 1e-9
 #: Pairs whose norm is below this share of the largest have no part in the curvature.
 NEGLIGIBLE = 1e-6
-#: Steps of Mehrotra's method at most.
-STEPS = 60
-#: Gains of a multiplier below this, relative to the size of the terms, are rounding.
-ROUNDING = 1e-13
-#: Changes of the set of active pairs at most, per pair.
-CHANGES = 20
 
 TINY = np.finfo(float).tiny
 
@@ -85,14 +80,22 @@ class SoftmaxRows:
     design: Design
     labels: Array
     weights: Array
-    classes: int
+    loss: Loss
     fit_intercept: bool
-    factors: Array | None = None
 
     def columns(self, index: Any) -> SoftmaxRows:
         """Return some of the problems."""
-        factors = None if self.factors is None else self.factors[index]
-        return replace(self, weights=pick(self.weights, index), factors=factors)
+        design = self.design.problems(index)
+        return replace(self, design=design, weights=pick(self.weights, index))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes K."""
+        return self.loss.outputs
+
+    def _each(self, k: int) -> Design:
+        """Return the rows of problems of k columns each, one problem after another."""
+        return self.design.problems(np.repeat(np.arange(len(self.weights)), k))
 
     @property
     def d(self) -> int:
@@ -135,26 +138,14 @@ class SoftmaxRows:
 
     def scores(self, C: Array, c: Array) -> Array:
         """Return Z B + b, (n, K)."""
-        V = C if self.factors is None else self.factors @ C
-        if len(V) == 1:
-            z = self.design.scores(V[0])[None]
-        else:
-            flat = np.moveaxis(V, 0, 1).reshape(self.d, -1)
-            z = _problems_first(self.design.scores(flat), len(V))
+        flat = np.moveaxis(C, 0, 1).reshape(self.d, -1)
+        z = _problems_first(self._each(C.shape[2]).scores(flat), len(C))
         return (z + beside(c[:, None, :], z)) @ beside(self.basis.T, z)
 
     def adjoint(self, a: Array) -> Array:
         """Return Z'(pi a), (d, K)."""
-        return self._pulls(self.weights[..., None] * a)
-
-    def _pulls(self, a: Array) -> Array:
-        """Return Z'a, (d, k) from (n, k)."""
-        if len(a) == 1:
-            g = self.design.adjoint(a[0])[None]
-        else:
-            flat = namespace(a).moveaxis(a, 0, 1).reshape(self.design.n, -1)
-            g = _problems_first(self.design.adjoint(flat), len(a))
-        return g if self.factors is None else np.swapaxes(self.factors, 1, 2) @ g
+        flat = _rows_first(self.weights[..., None] * a)
+        return np.asarray(_problems_first(self._each(a.shape[2]).adjoint(flat), len(a)))
 
     def mean(self, a: Array) -> Array:
         """Return the weighted sum over the rows of a (n, K)."""
@@ -202,9 +193,10 @@ class SoftmaxRows:
         """Return (diag p - pp') dz, the change of the probabilities, row by row."""
         return p * (dz - inner(p, dz)[..., None])
 
-    def part(self, index: Array) -> SoftmaxRows:
-        """Return some rows, their weights scaled to the sum that all have."""
-        weights = self.weights[:, beside(index, self.weights)]
+    def part(self, some: slice) -> SoftmaxRows:
+        """Return some rows, a copy, their weights scaled to the sum that all have."""
+        index = numbers(len(self.labels), self.labels)[some]
+        weights = pick_columns(self.weights, index)
         share = weights.sum(axis=-1, keepdims=True) / self.weights.sum(axis=-1, keepdims=True)
         return replace(
             self,
@@ -216,26 +208,17 @@ class SoftmaxRows:
     def curvature(self, p: Array) -> Array:
         """Return the Hessian in (C, c), index (column, class): shape ((d + 1)(K - 1),) * 2.
 
-        diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'. The Gram matrices of many
-        rows are taken one by one, by symmetry.
+        diag p - pp' = sum over pairs of p_k p_l (e_k - e_l)(e_k - e_l)'.
         """
         k, j = self.all_pairs
-        design, d, m = self.design, self.d, self.classes - 1
+        d, m = self.d, self.classes - 1
         D = self.weights[..., None] * pick_columns(p, k) * pick_columns(p, j)
-        flat = namespace(D).moveaxis(D, 0, 1).reshape(design.n, -1)
-        if design.n * d**2 <= PRODUCTS_UP_TO:
-            grams = design.gram(flat)
-        else:
-            grams = np.stack([design.gram(flat[:, i]) for i in range(flat.shape[1])])
-        grams = grams.reshape(len(p), len(k), d, d)
-        if self.factors is not None:
-            L = self.factors[:, None]
-            grams = np.swapaxes(L, 2, 3) @ grams @ L
+        G, s = self._each(len(k)).moments(_rows_first(D))
         side = d + self.fit_intercept
         moments = np.empty((len(p), len(k), side, side))
-        moments[..., :d, :d] = grams
+        moments[..., :d, :d] = G.reshape(len(p), len(k), d, d)
         if self.fit_intercept:
-            moments[..., d, :d] = moments[..., :d, d] = np.swapaxes(self._pulls(D), 1, 2)
+            moments[..., d, :d] = moments[..., :d, d] = s.T.reshape(len(p), len(k), d)
             moments[..., d, d] = numpy(D.sum(axis=-2))
         mixed = (self.basis[k] - self.basis[j])[:, :, None]
         outer = (mixed * np.swapaxes(mixed, 1, 2)).reshape(len(k), -1)
@@ -305,25 +288,29 @@ def inner(u: Array, v: Array) -> Array:
     return namespace(u).einsum("...k,...k->...", u, v)
 
 
+def _rows_first(v: Array) -> Array:
+    """Return (n, B k) from (B, n, k)."""
+    flat: Array = namespace(v).moveaxis(v, 0, 1).reshape(v.shape[1], -1)
+    return flat
+
+
 def _problems_first(v: Array, B: int) -> Array:
     """Return (B, n, k) from (n, B k)."""
     return namespace(v).moveaxis(v.reshape(len(v), B, -1), 1, 0)
 
 
-class PairMove(NamedTuple):
-    """A ``step`` of C and ``shift`` of c, the flows v (P, d) of the model, the modelled change
-    ``rise`` of the penalty, and the ``multipliers`` (P,) of the pairs where they start a move."""
+@dataclass(frozen=True, eq=False)
+class PairMove(Batch):
+    """A step of (C, c), the flows v (P, d) of the model, the modelled change ``rise`` of the
+    penalty, and the ``multipliers`` (P,) of the pairs where they start a move."""
 
-    step: Array
-    shift: Array
+    axis: ClassVar[int] = 0
+
+    theta: Array
+    b: Array
     flows: Array
     rise: Any
     multipliers: Array | None = None
-
-    def columns(self, index: Array) -> PairMove:
-        """Return those of some problems."""
-        parts: Any = (None if part is None else part[index] for part in self)
-        return PairMove(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,7 +374,7 @@ class RoundPairs:
         pull = -np.swapaxes(G @ rows.basis, -1, -2)
         weights = np.ones((*G.shape[:-2], len(mixed)))
         size = np.full(G.shape[:-2], np.inf)
-        for _ in range(ROUNDS):
+        for _ in range(STEPS):
             # L(w) on the complement of 1, where it is definite
             C = np.linalg.solve(mixed.T @ (weights[..., None] * mixed), pull)
             flows = weights[..., None] * (mixed @ C)
@@ -494,7 +481,7 @@ def simplex_quadratic(Q: Array, q: Array, delta: float, start: Array) -> Array:
     """
     Q = Q + RIDGE * max(float(np.trace(Q)) / len(q), TINY) * np.eye(len(q))
     x, on = start * (delta / start.sum()), start > 0
-    for _ in range(CHANGES * len(q)):
+    for _ in range(STEPS * len(q)):
         # the minimiser with free signs and sum delta, zero off the support
         rhs = np.stack([q[on], np.ones(on.sum())], axis=1)
         free, one = np.linalg.solve(Q[np.ix_(on, on)], rhs).T
@@ -515,7 +502,7 @@ def simplex_quadratic(Q: Array, q: Array, delta: float, start: Array) -> Array:
         g = Q @ x - q
         least, level = g.argmin(), np.where(on, g, -np.inf).max()
         size = np.abs(q).max() + np.abs(g).max()
-        if on[least] or (on.any() and level - g[least] <= ROUNDING * size):
+        if on[least] or (on.any() and level - g[least] <= EQUAL * size):
             break
         on[least] = True
     return np.maximum(x, 0.0)
@@ -547,10 +534,9 @@ class PolyhedralPairs:
         """Minimise each model along its central path."""
         parts = zip(model.C, model.g, model.H, delta, accuracy, strict=True)
         found = [self._one(Quadratic(model.rows, *part[:3]), *part[3:]) for part in parts]
-        step, shift, flows, rise, _ = zip(*found, strict=True)
-        return PairMove(np.stack(step), np.stack(shift), np.stack(flows), np.array(rise))
+        return PairMove(*(np.stack(part) for part in zip(*found, strict=True)))
 
-    def _one(self, model: Quadratic, delta: float, accuracy: float) -> PairMove:
+    def _one(self, model: Quadratic, delta: float, accuracy: float) -> tuple[Array, ...]:
         rows = model.rows
         D = rows.differences(model.C)
         norms = self.norms(D)
@@ -573,7 +559,7 @@ class PolyhedralPairs:
         dC, dc = rows.split(x[:-1])
         rise = delta * (float(self.norms(D + rows.differences(dC)).max()) - before)
         flows = self.slacks.linearised(D.T, at).force(at.slack * at.price)[:-1].T
-        return PairMove(dC, dc, flows, rise)
+        return dC, dc, flows, np.array(rise)
 
 
 class CentralStep(NamedTuple):

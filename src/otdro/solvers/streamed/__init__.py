@@ -14,9 +14,7 @@ from ...costs import Cost
 from ...losses import Loss
 from ...problem import Ball, Problem, Solution
 from ..euclidean.newton import as_solution
-from ..euclidean.order_one import Start
-from ..euclidean.order_one import minimise as minimise_order_one
-from ..euclidean.order_two import minimise as minimise_order_two
+from ..euclidean.order_one import Place, minimise
 from ..exact import Exact
 from . import softmax
 from .newton import StreamedRisk, constant_models
@@ -96,14 +94,14 @@ def _newton(stream: Stream, ball: Ball, starts: list[Solution], solver: Exact) -
     coef = np.stack([start.coef for start in starts], axis=1)
     theta = coef if factor is None else np.linalg.solve(factor, coef)
     b, lam = (np.array([getattr(s, name) for s in starts]) for name in ("intercept", "multiplier"))
-    start, target = Start(theta, b, lam=lam), solver.tol * zero.risk
+    target = solver.tol * zero.risk
+    objective: Any
     if ball.order == 1 or ball.delta == 0:
         rho = deltas * stream.loss.lipschitz if ball.delta > 0 else deltas
-        risk = StreamedRisk(models, factor, rho)
-        minima = minimise_order_one(risk, zero, target, solver.max_iter, start)
+        objective = StreamedRisk(models, factor, rho)
     else:
-        joint = StreamedJoint(models, factor, deltas, zero)
-        minima = minimise_order_two(joint, zero, target, solver.max_iter, start)
+        objective = StreamedJoint(models, factor, deltas, zero)
+    minima = minimise(objective, zero, target, solver.max_iter, Place(theta, b, lam))
     if ball.order == 2 and ball.delta == 0:
         # the risk rises with the root of delta
         minima = replace(minima, lam=np.where(minima.theta.any(axis=0), np.inf, 0.0))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,19 @@ from ...progress import logger
 from ..euclidean.order_one import (
     TINY,
     Batch,
-    Matrices,
-    RiskLine,
+    Descent,
+    Line,
+    Minima,
+    Place,
     WeightedRows,
     Zero,
     dots,
+    is_off,
     length_along_gradient,
+    minima_of,
     newton_step,
     norms,
+    some_of,
 )
 from .stream import Reading, Stream
 
@@ -48,17 +53,6 @@ def constant_models(models: list[Stream], factor: Array | None) -> Zero:
         data = WeightedRows(rows, sample.ys[0], weights, sample.loss, sample.fit_intercept)
         zeros.append(Zero.of(data))
     return Zero.joined(zeros, list(np.arange(len(zeros))[:, None]))
-
-
-def in_one_pass(models: list[Stream], jobs: list[Job]) -> list[Sums]:
-    """Return the sums of the jobs of all models over the mass of the rows: one pass."""
-    chunks = models[0].chunks
-    found = chunks.total(*jobs)
-    for model, sums in zip(models, found, strict=True):
-        for name, part in sums.items():
-            if isinstance(part, float | np.ndarray):
-                sums[name] = part / model.total
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,27 +117,52 @@ class StreamedPoints(Batch):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedRisk:
-    """The objectives F of the P models of a stream in the coordinates of its cost: beta = L theta,
-    L its ``factor``."""
-
-    kinks: ClassVar[bool] = False
-    rate: ClassVar[float] = 0.0
+class Streamed:
+    """Objectives of the P models of a stream in the coordinates of its cost: beta = L theta, L its
+    ``factor``. The bound that a point proves comes with the pass to it."""
 
     models: list[Stream]
     factor: Array | None
-    rho: Array
 
     @property
     def loss(self) -> Loss:
         """The loss of all models."""
         return self.models[0].loss
 
-    def columns(self, index: Array) -> StreamedRisk:
+    def columns(self, index: Array) -> Self:
         """Return some of the models."""
-        return StreamedRisk([self.models[p] for p in index], self.factor, self.rho[index])
+        models, _, *parts = vars(self).values()
+        some = (some_of(part, index, -1) for part in parts)
+        return type(self)([models[p] for p in index], self.factor, *some)
 
-    def at(self, theta: Array, b: Array) -> StreamedPoints:
+    def sums(self, jobs: list[Job]) -> list[Sums]:
+        """Return the sums of the jobs of all models over the mass of the rows: one pass."""
+        chunks = self.models[0].chunks
+        found = chunks.total(*jobs)
+        for model, sums in zip(self.models, found, strict=True):
+            for name, part in sums.items():
+                if isinstance(part, float | np.ndarray):
+                    sums[name] = part / model.total
+        return found
+
+    def logged(self, x: Any) -> Any:
+        """Return the points after a message."""
+        logger.info("pass %d: risk %.9g", self.models[0].chunks.passes, x.objective.sum())
+        return x
+
+    def lower_bound(self, x: Any, line: Line) -> Array:
+        """Return the bounds that came with the points."""
+        bound: Array = x.lower
+        return bound
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRisk(Streamed):
+    """The objectives F of order 1."""
+
+    rho: Array
+
+    def at(self, theta: Array, b: Array) -> Any:
         """Return the points at (theta, b), which prove nothing: one pass."""
         still, none = np.zeros_like(theta), np.zeros_like(b)
         return self.passed((theta, b), (still, none), none, none)
@@ -154,7 +173,7 @@ class StreamedRisk:
         step: tuple[Array, Array],
         length: Array,
         kappa: Array,
-    ) -> StreamedPoints:
+    ) -> Any:
         """Return the points after a share of steps, with the bounds of scaled slopes: one pass."""
         places = [
             np.append(theta if self.factor is None else self.factor @ theta, b[None], axis=0)
@@ -165,7 +184,7 @@ class StreamedRisk:
             NewtonSums(model.reading, model.loss, both[:, p], float(length[p]), float(kappa[p]))
             for p, model in enumerate(self.models)
         ]
-        sums = in_one_pass(self.models, jobs)
+        sums = self.sums(jobs)
         theta = start[0] + length * step[0]
         risk = np.array([each["value"] for each in sums])
         each_of = [self._dropped(each["gradient"], each["hessian"]) for each in sums]
@@ -177,9 +196,7 @@ class StreamedRisk:
             hessian=np.stack([H for _, H in each_of], axis=-1),
             lower=np.array([each["dual"] for each in sums]),
         )
-        passes = self.models[0].chunks.passes
-        logger.info("pass %d: risk %.9g", passes, points.objective.sum())
-        return points
+        return self.logged(points)
 
     def _dropped(self, g: Array, H: Array) -> tuple[Array, Array]:
         """Return gradient and Newton matrix in (theta, b) from those in (beta, b)."""
@@ -192,7 +209,19 @@ class StreamedRisk:
         H[-1, -1] = max(H[-1, -1], TINY) if self.models[0].fit_intercept else 1.0
         return g, H
 
-    def along_gradient(self, zero: Zero) -> StreamedPoints:
+    def off(self, zero: Zero) -> Array:
+        """Whether theta = 0 is not optimal."""
+        return is_off(zero, self.rho)
+
+    def start(self, near: Place) -> Any:
+        """Return the points at the places: one pass."""
+        return self.at(near.theta, near.b)
+
+    def minima(self, end: Descent, target: Array) -> Minima:
+        """Return the ends of descents."""
+        return minima_of(end, self.rho, self.loss)
+
+    def from_zero(self, zero: Zero) -> Any:
         """Return the points at the minimisers of the quadratic models along -g: two passes."""
         at = self.at(np.zeros_like(zero.g), zero.b)
         steep = norms(zero.g)
@@ -205,25 +234,22 @@ class StreamedRisk:
         length = length_along_gradient(steep, self.rho, bend, 1.0)
         return self.at(length * u, zero.b + length * shift)
 
-    def line(self, x: StreamedPoints) -> RiskLine:
+    def line(self, x: StreamedPoints) -> Line:
         """Return the lines of Newton steps, with the norms of the pulls of slopes at their ends."""
-        u, rho, g, s = x.theta / np.maximum(x.w, TINY), self.rho, x.gradient[:-1], x.gradient[-1]
-        H, h, m = np.moveaxis(x.hessian[:-1, :-1], -1, 0), x.hessian[-1, :-1], x.hessian[-1, -1]
-        matrices = Matrices(H - np.einsum("ib,jb->bij", h / m, h), h, m)
-        step, db = newton_step(matrices, g, s, u, rho, np.maximum(x.w, TINY))
-        pull = norms(g + np.einsum("bij,jb->ib", H, step) + h * db)
-        descent = dots(g + rho * u, step) + s * db
-        return RiskLine(self, x, step, db, pull, descent)
+        w, rho, g, s = np.maximum(x.w, TINY), self.rho, x.gradient[:-1], x.gradient[-1]
+        H, h, m = np.moveaxis(x.hessian, -1, 0), x.hessian[-1, :-1], x.hessian[-1, -1]
+        matrices = H.copy()
+        matrices[:, :-1, :-1] -= np.einsum("ib,jb->bij", h / m, h)
+        step, db = newton_step(matrices, g, s, x.theta / w, rho, w)
+        pull = norms(g + np.einsum("bij,jb->ib", H[:, :-1, :-1], step) + h * db)
+        descent = dots(g + rho * x.theta / w, step) + s * db
+        return Line(self, x, Place(step, db), descent, pull)
 
-    def along(self, line: RiskLine, length: Array) -> StreamedPoints:
+    def along(self, line: Line, length: Array) -> Any:
         """Return the points after a share (P,) of steps: one pass."""
-        x, pull = line.x, line.change
+        x, step, pull = line.x, line.move, line.change
         kappa = np.where(self.rho > 0, np.minimum(1.0, self.rho / np.maximum(pull, TINY)), 1.0)
-        new = self.passed((x.theta, x.b), (line.dtheta, line.db), length, kappa)
+        new = self.passed((x.theta, x.b), (step.theta, step.b), length, kappa)
         # without a penalty the pull is 0 to rounding only; its price is |pull| |theta|
         new.lower[:] -= np.where(self.rho > 0, 0.0, pull * x.w)
         return new
-
-    def lower_bound(self, x: StreamedPoints, line: Any) -> Array:
-        """Return the bounds that came with the points."""
-        return x.lower

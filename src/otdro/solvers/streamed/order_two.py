@@ -13,7 +13,7 @@ moved row: sums over these three and their products are all that it needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,10 @@ from ...chunks import Chunk, Job, Sums
 from ...design import Design
 from ...duality import BEYOND, DualRows, Padded, Round, feasible_growth
 from ...losses import Loss
-from ...progress import logger
-from ..euclidean.order_one import TINY, Batch, Descent, Minima, Zero, norms
-from ..euclidean.order_two import JointLine, JointObjective, JointPoint, StepModel, Ties
-from .newton import StreamedRisk, in_one_pass
-from .stream import Reading, RowBlock, Stream
+from ..euclidean.order_one import TINY, Batch, Descent, Line, Minima, Place, Zero, norms
+from ..euclidean.order_two import JointObjective, JointPoint, JointSteps, StepModel, Ties
+from .newton import Streamed, StreamedRisk
+from .stream import Reading, RowBlock
 
 Array = NDArray[Any]
 
@@ -99,7 +98,7 @@ class NearTies:
         )
 
 
-class Place(NamedTuple):
+class SharedPlace(NamedTuple):
     """One (theta, b, lam), arrays of one column as those of ``JointPoint``, and shares of rows."""
 
     theta: Array
@@ -126,10 +125,10 @@ class StreamedJointPoints(Batch):
     model: Array
     shares: Array
 
-    def place(self, p: int) -> Place:
+    def place(self, p: int) -> SharedPlace:
         """Return the place of one model."""
         at = slice(p, p + 1)
-        return Place(self.theta[:, at], self.b[at], self.lam[at], self.shares[p])
+        return SharedPlace(self.theta[:, at], self.b[at], self.lam[at], self.shares[p])
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +145,8 @@ class JointSums:
     loss: Loss
     factor: Array | None
     fit_intercept: bool
-    place: Place
-    before: Place | None
+    place: SharedPlace
+    before: SharedPlace | None
     slopes: Array
 
     def __call__(self, chunk: Chunk) -> Sums:
@@ -180,7 +179,7 @@ class JointSums:
             # a branch without mass may have any slope
             sums["conjugate"] += float(np.sum(mass * np.where(mass > 0, conjugate, 0.0)))
 
-    def _moved(self, block: RowBlock, place: Place) -> tuple[JointObjective, JointPoint]:
+    def _moved(self, block: RowBlock, place: SharedPlace) -> tuple[JointObjective, JointPoint]:
         """Return the objective over a block and its point, with known shares of its rows."""
         design, shares = Design(block.Z, self.factor), place.shares
         weights = block.w[:, None]
@@ -228,48 +227,30 @@ def _parts(objective: JointObjective, x: JointPoint) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedJoint:
-    """The objectives of the P models of a stream at order 2, each at its ``delta`` > 0.
+class StreamedJoint(JointSteps, Streamed):
+    """The objectives of order 2, each at its ``delta`` > 0; ``zero`` are those at theta = 0."""
 
-    ``zero`` are the models at theta = 0.
-    """
-
-    kinks: ClassVar[bool] = True
-    rate: ClassVar[float] = 0.0
-
-    models: list[Stream]
-    factor: Array | None
     delta: Array
     zero: Zero
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of all models."""
-        return self.models[0].loss
 
     @property
     def product(self) -> Any:
         """The inner product whose root is the dual norm."""
         return Round().product
 
-    def columns(self, index: Array) -> StreamedJoint:
-        """Return some of the models."""
-        models = [self.models[p] for p in index]
-        return StreamedJoint(models, self.factor, self.delta[index], self.zero.columns(index))
-
     def penalised(self, rho: Array) -> StreamedRisk:
         """Return the objectives of order 1 with penalties rho."""
         return StreamedRisk(self.models, self.factor, rho)
 
-    def start(self, theta: Array, b: Array, lam: Array | None = None) -> StreamedJointPoints:
-        """Return the points at (theta, b), with lam as at theta = 0 where none > 0 is given."""
+    def start(self, near: Place) -> Any:
+        """Return the points at the places, with lam as at theta = 0 where none > 0 is given."""
         # of short moves F = lam delta + |theta|^2 E[a^2]/(4 lam)
-        short = norms(theta) * np.sqrt(self.zero.mean_square / self.delta) / 2
-        lam = short if lam is None else np.where(lam > 0, lam, short)
-        unknown = np.array([NO_SHARES] * len(b), dtype=object)
-        return self.passed((theta, b, lam), unknown)
+        short = norms(near.theta) * np.sqrt(self.zero.mean_square / self.delta) / 2
+        lam = short if near.lam is None else np.where(near.lam > 0, near.lam, short)
+        unknown = np.array([NO_SHARES] * len(near.b), dtype=object)
+        return self.passed((near.theta, near.b, lam), unknown)
 
-    def line(self, x: StreamedJointPoints) -> JointLine:
+    def line(self, x: StreamedJointPoints) -> Line:
         """Return the lines of the minimisers of the models of a step."""
         moves, descents, shares = [], [], []
         for model, known in zip(x.model, x.shares, strict=True):
@@ -278,18 +259,18 @@ class StreamedJoint:
             descents.append(descent[0])
             shares.append(known if new is None else RowShares(model.ties.index[0], new[0]))
         change = np.array(shares, dtype=object)
-        return JointLine(self, x, np.array(moves), np.array(descents), change)
+        return self.along_move(x, np.array(moves), np.array(descents), change)
 
-    def along(self, line: JointLine, length: Array) -> StreamedJointPoints:
+    def along(self, line: Line, length: Array) -> Any:
         """Return the points after a share (P,) of moves: one pass."""
-        return self.passed(line.curve.at(length), line.change, line.x)
+        return self.passed(self.place(line, length), line.change, line.x)
 
     def passed(
         self,
         at: tuple[Array, Array, Array],
         shares: Array,
         before: StreamedJointPoints | None = None,
-    ) -> StreamedJointPoints:
+    ) -> Any:
         """Return the points (theta, b, lam), with the bounds of those before: one pass."""
         theta, b, lam = at
         none = np.full(len(b), np.nan)
@@ -308,8 +289,8 @@ class StreamedJoint:
             )
             for p, model in enumerate(self.models)
         ]
-        found = in_one_pass(self.models, jobs)
-        new = replace(
+        found = self.sums(jobs)
+        points = replace(
             new,
             objective=lam * self.delta + np.array([sums["value"] for sums in found]),
             mean_loss=np.array([sums["risk"] for sums in found]),
@@ -317,9 +298,7 @@ class StreamedJoint:
             lower=-np.array([sums["conjugate"] for sums in found]),
             model=np.array([self._model(p, sums) for p, sums in enumerate(found)], dtype=object),
         )
-        passes = self.models[0].chunks.passes
-        logger.info("pass %d: risk %.9g", passes, new.objective.sum())
-        return new
+        return self.logged(points)
 
     def _model(self, p: int, sums: Sums) -> StepModel:
         """Return the model of a step of one problem."""
@@ -349,10 +328,6 @@ class StreamedJoint:
         if np.isfinite(eta) and np.sum((pulls @ move) ** 2) <= move @ budget @ move * (1 + BEYOND):
             return c[0] + eta * c[1]
         return np.full(3, np.nan)
-
-    def lower_bound(self, x: StreamedJointPoints, line: Any) -> Array:
-        """Return the bounds that came with the points."""
-        return x.lower
 
     def minima(self, end: Descent, target: Array) -> Minima:
         """Return the ends of descents."""

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...chunks import Chunk, Job, Sums
-from ...costs import Norm
 from ...design import Design
+from ...losses import Loss
 from ...problem import Ball, Solution
-from ..euclidean.order_one import TINY, Batch
-from ..exact import verdict
-from ..softmax.newton import PairLine, PairProblems, SoftmaxStart, SoftmaxZero, minimise, origin
+from ..euclidean.newton import as_solution
+from ..euclidean.order_one import TINY, Batch, Line, minimise
+from ..softmax.newton import PairPlace, PairProblems, SoftmaxZero, origin
 from ..softmax.pairs import RoundPairs, SoftmaxRows, Unpenalised, corrected
-from .newton import in_one_pass
+from .newton import Streamed
 from .stream import Reading, Stream
 
 Array = NDArray[Any]
@@ -42,7 +42,7 @@ class SoftmaxSums:
 
     reading: Reading
     factor: Array | None
-    classes: int
+    loss: Loss
     fit_intercept: bool
     model: Array
     step: Array
@@ -51,13 +51,13 @@ class SoftmaxSums:
 
     def __call__(self, chunk: Chunk) -> Sums:
         """Return the sums over a chunk."""
-        K, side = self.classes, len(self.model)
+        K, side = self.loss.outputs, len(self.model)
         value, dual = 0.0, 0.0
         gradient, hessian = np.zeros(side), np.zeros((side, side))
         # pairs of classes have a weight per row each
         for Z, y, w in self.reading.blocks(chunk, K * (K - 1)):
             design = Design(Z, self.factor)
-            rows = SoftmaxRows(design, y.astype(int), w[None], K, self.fit_intercept)
+            rows = SoftmaxRows(design, y.astype(int), w[None], self.loss, self.fit_intercept)
             z, dz = (rows.scores(*rows.split(part[None])) for part in (self.model, self.step))
             _, p = rows.evaluate(z)
             dual += float(rows.dual_value(p + rows.bent(p, dz), np.array([self.shrink]))[0])
@@ -77,9 +77,9 @@ class StreamedPairPoints(Batch):
 
     axis: ClassVar[int] = 0
 
-    C: Array
-    c: Array
-    norm: Array
+    theta: Array
+    b: Array
+    w: Array
     objective: Array
     promised: Array
     multipliers: Array | None
@@ -92,8 +92,7 @@ class StreamedPairPoints(Batch):
 class StreamedPairs(PairProblems):
     """The one problem of a stream; ``rows`` has one row per class, all a constant model needs."""
 
-    stream: Stream
-    factor: Array | None
+    stream: Streamed
 
     def columns(self, index: Array) -> StreamedPairs:
         """Return the problem."""
@@ -103,9 +102,7 @@ class StreamedPairs(PairProblems):
         self, C: Array, c: Array, z: Any = None, promised: Any = None, multipliers: Any = None
     ) -> Any:
         """Return the point at (C, c), which proves nothing: one pass."""
-        still = (np.zeros_like(C), np.zeros_like(c))
-        point = self.passed((C, c), still, 0.0, 0.0, np.inf)
-        return replace(point, multipliers=multipliers)
+        return self.passed((C, c), (0 * C, 0 * c), 0.0, 0.0, np.inf)
 
     def passed(
         self,
@@ -114,58 +111,58 @@ class StreamedPairs(PairProblems):
         length: float,
         shrink: float,
         price: float,
-    ) -> StreamedPairPoints:
+    ) -> Any:
         """Return the point after a share of a step, with the bound along the step: one pass."""
-        stream = self.stream
+        stream = self.stream.models[0]
         job: Job = SoftmaxSums(
             reading=stream.reading,
-            factor=self.factor,
-            classes=self.rows.classes,
+            factor=self.stream.factor,
+            loss=stream.loss,
             fit_intercept=stream.fit_intercept,
             model=self.rows.joined(*start)[0],
             step=self.rows.joined(*step)[0],
             length=length,
             shrink=shrink,
         )
-        [sums] = in_one_pass([stream], [job])
+        [sums] = self.stream.sums([job])
         C, c = (at + length * by for at, by in zip(start, step, strict=True))
         norm = self.norms(C)
         F = sums["value"] + self.delta * norm
         lower = np.array([max(sums["dual"] - price, 0.0)])
         parts = (norm, F, F, None, sums["gradient"][None], sums["hessian"][None], lower)
-        return StreamedPairPoints(C, c, *parts)
+        return self.stream.logged(StreamedPairPoints(C, c, *parts))
 
-    def along(self, zero: SoftmaxZero) -> Any:
+    def from_zero(self, zero: SoftmaxZero) -> Any:
         """Return the minimiser of the quadratic model along B: two passes."""
         C = zero.B @ self.rows.basis
-        at = self.at(np.zeros_like(C), zero.c)
-        s = self.rows.joined(C, 0 * zero.c)
+        at = self.at(np.zeros_like(C), zero.b)
+        s = self.rows.joined(C, 0 * zero.b)
         bend = np.einsum("bi,bij,bj->b", s, at.hessian, s)
-        return self.at(self.length_along(zero, bend)[:, None, None] * C, zero.c)
+        return self.at(self.length_along(zero, bend)[:, None, None] * C, zero.b)
 
-    def line(self, x: Any) -> PairLine:
+    def line(self, x: Any) -> Line:
         """Return the line of the next step, with the size of the flows of the dual point there."""
         rows = self.rows
         move, descent = self.move(x, x.gradient, x.hessian)
-        s = rows.joined(move.step, move.shift)[0]
+        s = rows.joined(move.theta, move.b)[0]
         # flows that fit the probabilities continued along the step
         G = rows.split(x.gradient[0] + x.hessian[0] @ s)[0] @ rows.basis.T
         size = self.penalty.sizes(corrected(rows, G[None], move.flows)).sum(axis=-1)
-        return PairLine(self, x, move, descent, size)
+        return Line(self, x, move, descent, size)
 
-    def after(self, line: PairLine, length: Array) -> StreamedPairPoints:
+    def along(self, line: Line, length: Array) -> Any:
         """Return the point after a share of a move: one pass."""
         x, move, delta = line.x, line.move, float(self.delta[0])
-        size, steps = float(line.change[0]), ((x.C, x.c), (move.step, move.shift))
+        size, steps = float(line.change[0]), ((x.theta, x.b), (move.theta, move.b))
         # without a penalty the pull is 0 to rounding only; its price is that of the point
-        price = size * float(x.norm[0]) if delta == 0 else 0.0
+        price = size * float(x.w[0]) if delta == 0 else 0.0
         shrink = min(1.0, delta / max(size, TINY)) if delta > 0 else 1.0
         new = self.passed(*steps, float(length[0]), shrink, price)
         return replace(new, promised=-line.descent, multipliers=move.multipliers)
 
     def lower_bound(self, x: Any, line: Any) -> Array:
         """Return the bound that came with the point."""
-        return x.lower
+        return self.stream.lower_bound(x, line)
 
 
 def solve(stream: Stream, ball: Ball, start: Solution, solver: Any) -> Solution:
@@ -173,28 +170,17 @@ def solve(stream: Stream, ball: Ball, start: Solution, solver: Any) -> Solution:
     factor, sample = ball.cost.factor(), stream.class_rows()
     labels = sample.ys[0].astype(int)
     design, weights = Design(sample.X, factor), sample.weights[None]
-    rows = SoftmaxRows(design, labels, weights, stream.loss.outputs, stream.fit_intercept)
+    rows = SoftmaxRows(design, labels, weights, stream.loss, stream.fit_intercept)
     penalty = RoundPairs() if ball.delta > 0 else Unpenalised()
-    constant, risk = sample.problem(sample.ys[0], Ball(Norm(2), 0.0, 1)).constant
-    target = solver.tol * risk
+    zero = origin(rows, penalty)
+    target = solver.tol * float(zero.risk[0])
     delta = np.array([ball.delta])
-    problems = StreamedPairs(rows, penalty, delta, np.array([target]), stream, factor)
+    chunks = Streamed([stream], factor)
+    problem = StreamedPairs(rows, penalty, delta, np.array([target]), chunks)
     theta = start.coef.T if factor is None else np.linalg.solve(factor, start.coef.T)
     E = rows.basis
-    near = SoftmaxStart((theta @ E)[None], (start.intercept @ E)[None])
-    zero = origin(rows, penalty, constant[None])
-    minima = minimise(problems, zero, solver.max_iter, near if start.coef.any() else None)
-    B, gap = minima.C[0] @ E.T, float(minima.gap[0])
-    objective, norm = float(minima.objective[0]), float(minima.norm[0])
-    n_iter = int(minima.n_iter[0])
-    return Solution(
-        coef=B.T if factor is None else (factor @ B).T,
-        intercept=E @ minima.c[0],
-        multiplier=norm,
-        objective=objective,
-        gap=gap,
-        n_iter=n_iter,
-        converged=gap <= target,
-        message=verdict(gap, target, n_iter),
-        mean_loss=objective - ball.delta * norm,
-    )
+    near = PairPlace((theta @ E)[None], (start.intercept @ E)[None]) if theta.any() else None
+    minima = minimise(problem, problem.at_zero(zero), problem.target, solver.max_iter, near)
+    B = minima.theta[0] @ E.T
+    coef = B if factor is None else factor @ B
+    return as_solution(minima, 0, coef.T, E @ minima.b[0], target)

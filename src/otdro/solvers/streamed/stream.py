@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...chunks import Chunk, Chunks, Sums
+from ...design import BLOCK_ENTRIES
 from ...losses import Loss
 from ...problem import Sample
 
 Array = NDArray[Any]
 
-#: Bytes of a block of rows in float64: small enough that what is made of it stays in the cache.
-BLOCK_BYTES = 2**20
 #: Evenly spaced rows that are kept in memory: cost and delta are chosen on these.
 KEPT = 20_000
 #: Bytes of the rows in memory at most.
@@ -135,7 +134,7 @@ def _class_lines(X: Array, origin: Array, code: Array, size: int, w: Array) -> A
     lines = np.zeros((size, d + 3))
     for column, v in enumerate((None, w, w * w)):
         lines[:, column] = np.bincount(code, v, minlength=size)
-    step = max(1, BLOCK_BYTES // (8 * d))
+    step = max(1, BLOCK_ENTRIES // d)
     for start in range(0, len(w), step):
         rows = slice(start, start + step)
         part = code[rows]
@@ -181,7 +180,7 @@ class Reading:
 
     def blocks(self, chunk: Chunk, width: int) -> Iterator[RowBlock]:
         """Yield the blocks of a chunk; ``width`` numbers of a row are at hand at a time."""
-        step = max(1, BLOCK_BYTES // (8 * max(width, len(self.center))))
+        step = max(1, BLOCK_ENTRIES // max(width, len(self.center)))
         for start in range(0, len(chunk.X), step):
             rows = slice(start, start + step)
             y = chunk.targets()[rows]
