@@ -14,7 +14,7 @@ from otdro.problem import Problem
 from otdro.solvers import Exact, Quadrature
 from reference import classes as reference
 from solving import solution
-from strangers import LThreeHalves
+from strangers import LThreeHalves, SmoothedHinge
 
 RNG = np.random.default_rng(0)
 N = 30
@@ -509,3 +509,10 @@ def test_small_radii_of_separable_rows_end_in_a_few_steps(loss):
     [path] = Exact().solve([problem], np.geomspace(1e-3, 1e-6, 12))
     assert all(each.converged for each in path)
     assert max(each.n_iter for each in path) <= 100
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_rounded_kink_has_no_method_under_a_label_price(order):
+    model = DROClassifier(SmoothedHinge(), cost="euclidean", order=order, delta=0.1, label_cost=0.5)
+    with pytest.raises(ValueError, match="has no method for SmoothedHinge"):
+        model.fit(X, Y)
