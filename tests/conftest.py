@@ -18,25 +18,14 @@ settings.register_profile("quick", settings.get_profile("whole"), max_examples=4
 
 #: What a fit says of a model that says nothing.
 CONSTANT = ("every coefficient of the fit", "the model.* is hardly better")
-#: Files in which any test may look at such a model; elsewhere the test itself has the mark.
-CONSTANT_MODELS = {
-    "test_arrays", "test_audit", "test_audit_cli", "test_cli",
-    "test_cli_documents", "test_cli_fit", "test_cli_tables", "test_conic",
-    "test_drift", "test_equilibrium", "test_exactness", "test_examples",
-    "test_table1", "test_comparison", "test_feature_map", "test_folds", "test_graph",
-    "test_interior", "test_messy", "test_monte_carlo", "test_page",
-    "test_path", "test_properties", "test_quadrature", "test_readme",
-    "test_report", "test_site", "test_smoothed", "test_spectral_blend",
-    "test_strangers", "test_streams", "test_streams_beside", "test_support",
-    "test_theory", "test_wide",
-}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
     """Let tests of constant models be warned of them; for all others a warning is an error."""
     for item in items:
-        marked = item.get_closest_marker("constant_model") is not None
-        if marked or item.path.stem in CONSTANT_MODELS:
+        marked = item.get_closest_marker("constant_model")
+        if marked is not None:
+            assert marked.args, f"{item.nodeid}: the mark constant_model needs a reason"
             for text in CONSTANT:
                 # before the marks of the test, which overrule it
                 mark = pytest.mark.filterwarnings(f"ignore:{text}:UserWarning")

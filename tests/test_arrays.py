@@ -133,6 +133,7 @@ def test_regressor_is_that_of_numpy(kind, name):
 
 
 @pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.constant_model("the worst case of a constant model is one of the two")
 @pytest.mark.parametrize("delta", [0.05, 5.0])
 def test_worst_case_stays_on_the_device(kind, order, delta):
     X, y, _ = rows()

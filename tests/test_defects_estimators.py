@@ -69,7 +69,7 @@ def test_constant_targets(y, delta):
 
 @pytest.mark.parametrize("delta", ["cv", "theory", 0.1])
 @pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.constant_model
+@pytest.mark.constant_model("almost all targets are the same")
 def test_few_targets_that_are_not_zero(k, delta):
     model = finite(DRORegressor(delta=delta).fit(X, nonzero(k)))
     # all rows can teach a matrix, though some folds cannot
@@ -386,7 +386,7 @@ def test_worst_case_around_given_rows(name):
     assert_allclose(other.risk, risk, rtol=1e-3)
 
 
-@pytest.mark.constant_model
+@pytest.mark.constant_model("labels of one class teach nothing")
 def test_worst_case_of_one_class_around_given_rows():
     y = np.array(["p", "q", "r"])[np.arange(N) % 3]
     model = DROClassifier(cost="euclidean", delta=0.1, multi_class="ovr").fit(X, y)

@@ -68,6 +68,6 @@ KEPT = {
 
 
 @pytest.mark.parametrize("why", KEPT)
-@pytest.mark.constant_model
+@pytest.mark.constant_model("cases at random")
 def test_what_failed_once_passes(why):
     check(KEPT[why])

@@ -122,6 +122,7 @@ def test_awkward_rows(case, shape):
     assert_array_equal(found.coef[0], 0)
 
 
+@pytest.mark.constant_model("a path begins where the model is constant")
 def test_large_problems_go_delta_by_delta():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1_500, 20))

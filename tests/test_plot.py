@@ -148,7 +148,7 @@ def test_worst_case_of_chosen_rows_and_more_columns(ax):
     assert_allclose(found.balls_[0].get_xy().mean(axis=0), X[4, [0, 2]], atol=0.02)
 
 
-@pytest.mark.constant_model
+@pytest.mark.constant_model("labels of one class teach nothing")
 def test_worst_case_of_one_class_and_of_a_regression(ax):
     X, _ = rows(60, 2)
     y = np.digitize(X[:, 0] + 0.5 * X[:, 1] ** 2, [0, 1])
@@ -162,7 +162,7 @@ def test_worst_case_of_one_class_and_of_a_regression(ax):
     assert len(found.balls_) == 1
 
 
-@pytest.mark.constant_model
+@pytest.mark.constant_model("the picture of a constant model")
 def test_zero_model_has_neither_moves_nor_boundary(ax):
     X, y = rows(d=2)
     model = DROClassifier(cost="euclidean", order=1, delta=100.0).fit(X, y)

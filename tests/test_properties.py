@@ -11,6 +11,8 @@ from otdro import Ball, DROClassifier, DRORegressor, losses, robust_risk
 from otdro.costs import Mahalanobis, Norm
 from tables import COMBINATIONS, make_cost, make_loss
 
+pytestmark = pytest.mark.constant_model("hypothesis draws radii on both sides of the threshold")
+
 over = pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c)))
 # several exact fits each: 2 of the quick profile's 40 examples, 5 of the whole one's 100
 few = settings(max_examples=settings.default.max_examples // 20)

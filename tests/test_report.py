@@ -457,6 +457,7 @@ def test_the_page_has_the_coefficients(kind):
     assert ("above 0: towards \u2068True\u2069" in text) == (kind == "two classes")
 
 
+@pytest.mark.constant_model("the larger delta is beyond the slider's own range")
 @pytest.mark.parametrize("delta", [0.002, 0.8])
 def test_the_slider_covers_and_marks_the_fitted_delta(delta):
     X, y = rows(60)

@@ -48,6 +48,8 @@ def at_radii():
         for delta in DELTAS[case.shape]:
             left = {0: 0.01, 1: 0.1}[place % 2] if case.shape == "tall" else None
             marks = [pytest.mark.slow] if delta == left else []
+            if delta == BEYOND:
+                marks += [pytest.mark.constant_model("beyond the zero threshold")]
             yield pytest.param(case, delta, id=f"{case}-{delta}", marks=marks)
 
 

@@ -168,7 +168,7 @@ def test_sparse_rows_few_rows_and_other_losses():
     assert placed.summary(refits=3).interval is None
 
 
-@pytest.mark.constant_model
+@pytest.mark.constant_model("the labels are independent of the rows")
 def test_rows_without_weight_are_in_no_refit():
     X = np.random.default_rng(0).standard_normal((20, 3))
     weights = np.ones(20)

@@ -223,7 +223,7 @@ def test_region_geometry(make, y):
 
 
 def test_region_does_not_depend_on_delta_and_grows_with_confidence():
-    first, second = region_of(DROClassifier, MORE_Y), region_of(DROClassifier, MORE_Y, delta=1.0)
+    first, second = region_of(DROClassifier, MORE_Y), region_of(DROClassifier, MORE_Y, delta=0.15)
     assert_allclose(first.intervals(), second.intervals())
     model = DROClassifier(cost="euclidean", delta=0.1).fit(MORE, MORE_Y)
     width = [np.ptp(model.confidence_region(c).intervals(), axis=1) for c in (0.5, 0.9, 0.99)]
