@@ -5,11 +5,20 @@ import pytest
 from numpy.testing import assert_allclose
 
 from otdro.costs import Norm
-from otdro.losses import Absolute, Hinge, Huber, Quantile, SquaredHinge
+from otdro.losses import Absolute, Hinge, Huber, PiecewiseQuadratic, Quantile, SquaredHinge
 from otdro.problem import Ball, Problem
 from otdro.solvers import Exact
 
-LOSSES = [Hinge(), SquaredHinge(), Absolute(), Quantile(0.2), Huber(1.35)]
+
+class SteepSquaredHinge(PiecewiseQuadratic):
+    """2 r^2 for r > 0: 2 kappa is not 1, as it is for the squared losses of the package."""
+
+    task = "classification"
+    slopes = (0.0, np.inf)
+    kappa = 0.25
+
+
+LOSSES = [Hinge(), SquaredHinge(), SteepSquaredHinge(), Absolute(), Quantile(0.2), Huber(1.35)]
 #: Tolerances of the batches and, below what they can be asked for, of the conic method.
 BATCH, CONIC = 1e-6, 1e-9
 
@@ -82,6 +91,8 @@ def test_batches_agree_with_the_conic_method(loss, kind, fit_intercept):
         # neither bound is above the other's risk
         assert each.objective - each.gap <= reference.objective + 1e-9 * unit
         assert reference.objective - reference.gap <= each.objective + 1e-9 * unit
+        if kind == "ordinary":
+            assert_allclose(each.multiplier, reference.multiplier, rtol=1e-2, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
