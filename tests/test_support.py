@@ -206,3 +206,13 @@ def test_rows_that_are_all_the_same(loss, order):
     assert found.converged
     assert_allclose(found.objective, problem.constant[1], rtol=1e-6)
     assert not found.coef.any()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda v: type(v).__name__)
+def test_columns_that_depend_on_each_other(loss):
+    problem = sample(loss, 0.1)
+    mixed = np.array([[1, 0, 1, 0.3], [0, 1, -1, 0.1], [1, 1, 0, 2], [0, 2, -2, -1]])
+    problem = replace(problem, X=problem.X @ mixed + 3, support=problem.support @ mixed + 3)
+    found = solution(Exact(tol=1e-8), problem)
+    assert found.converged
+    assert_equals_conic(found, problem)
