@@ -444,7 +444,7 @@ def test_learned_costs(cost):
 @pytest.mark.parametrize("steps", [
     [StandardScaler()], [MinMaxScaler(), PCA(2)], [StandardScaler(), SelectKBest(k=2)],
     [FunctionTransformer(lambda X: 2 * X - 1)],
-], ids=str)  # fmt: skip
+], ids=["scaled", "rotated", "selected", "written"])  # fmt: skip
 def test_raw_space_sees_through_affine_steps(steps):
     pd = pytest.importorskip("pandas")
     X, y, _, _ = binary(n=60)
