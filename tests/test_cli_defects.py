@@ -472,3 +472,40 @@ def test_an_unseen_category_is_a_rare_one_or_none(people, capsys):
         assert (
             f"'York' (80 rows), which the training data did not have: they count as {words}." in err
         )
+
+
+# notes on what is read
+
+
+def test_a_row_counter_is_one_where_rows_without_a_target_are_left_out(people, capsys):
+    people["line"] = np.arange(len(people))
+    people.loc[40, "y"] = None
+    people.to_csv("people.csv", index=False)
+    err = " ".join(done(capsys, "fit", "people.csv", *FIT).err.split())
+    assert "column 'line' numbers the rows (an identifier) and is left out" in err
+
+
+def test_batches_say_what_they_leave_out_and_that_their_column_is_a_feature(people, capsys):
+    people.loc[20:22, "city"] = None
+    people.to_csv("people.csv", index=False)
+    done(capsys, "fit", "people.csv", *FIT, "--save", "m.otdro")
+    err = " ".join(
+        done(capsys, "drift", "people.csv", "--by", "city", "--model", "m.otdro").err.split()
+    )
+    assert "3 rows are left out, without a value of 'city'" in err
+    assert "column 'city' makes the batches and is a feature of the model" in err
+
+
+def test_a_note_of_an_audit_is_told_once_and_one_of_its_drift_on_the_page(people, capsys):
+    people[people.y.notna()].to_csv("people.csv", index=False)
+    done(capsys, "fit", "people.csv", *FIT, "--save", "m.otdro")
+    few = people[people.y.notna()].iloc[:25].drop(columns="y")
+    few.to_csv("new.csv", index=False)
+    told = ["audit", "m.otdro", "people.csv", "--target", "y", "--space", "raw"]
+    said = document(capsys, *told, "--new", "new.csv", "--report", "r.html")
+    page = Path("r.html").read_text()
+    assert said["drift"]["notes"]
+    for note in said["drift"]["notes"]:
+        assert page.count(note.split(":")[0].split(",")[0]) >= 1
+    err = " ".join(done(capsys, *told, "--new", "new.csv").err.split())
+    assert err.count("are not affine") == 1

@@ -516,3 +516,15 @@ def test_a_rounded_kink_has_no_method_under_a_label_price(order):
     model = DROClassifier(SmoothedHinge(), cost="euclidean", order=order, delta=0.1, label_cost=0.5)
     with pytest.raises(ValueError, match="has no method for SmoothedHinge"):
         model.fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["absolute", "quantile", "huber"])
+def test_a_target_price_that_does_not_bind_leaves_the_fit(loss):
+    rng = np.random.default_rng(11)
+    rows = rng.normal(size=(20, 40))
+    y = rows @ rng.normal(size=40) + rng.normal(size=20)
+    form = {"cost": "euclidean", "order": 1, "delta": 1.0, "fit_intercept": False}
+    free = DRORegressor(loss, **form).fit(rows, y)
+    priced = DRORegressor(loss, target_cost=5.0, **form).fit(rows, y)
+    assert abs(priced.robust_risk_ - free.robust_risk_) <= priced.gap_ + free.gap_
+    assert priced.gap_ <= 1e-6 * priced.robust_risk_

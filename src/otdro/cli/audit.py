@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import isclose
@@ -161,18 +162,20 @@ def audited(
         new = _labelled(rows, preparing.model_rows(model, rows, differences, beside), target, model)
     X = preparing.model_rows(model, table, differences, beside)
     doing("auditing" if new is None else "auditing, and measuring the drift")
-    result = inspection.audit(
-        model,
-        X,
-        preparing.labels_of(table, target, model),
-        cost=options.cost,
-        order=options.order,
-        tau=options.tau,
-        space=options.space,
-        groups=groups,
-        new=new,
-        random_state=options.seed,
-    )
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        result = inspection.audit(
+            model,
+            X,
+            preparing.labels_of(table, target, model),
+            cost=options.cost,
+            order=options.order,
+            tau=options.tau,
+            space=options.space,
+            groups=groups,
+            new=new,
+            random_state=options.seed,
+        )
+    notes += [str(each.message) for each in caught if str(each.message) not in result.notes]
     return result, [str(name) for name in names], notes + differences.notes()
 
 
@@ -281,6 +284,15 @@ def drift(options: DriftOptions) -> int:
             batch = tables[0][options.by].dropna()
             in_time = holds_dates(batch)
             batch = days_in(batch).dt.strftime("%Y-%m") if in_time else batch.astype(str)
+            if len(batch) < len(tables[0]):
+                lost = len(tables[0]) - len(batch)
+                rows_are = "1 row is" if lost == 1 else f"{lost} rows are"
+                notes.append(f"{rows_are} left out, without a value of {options.by!r}.")
+            if options.by in getattr(model, "feature_names_in_", ()):
+                notes.append(
+                    f"column {options.by!r} makes the batches and is a feature of the model: its "
+                    "values are part of the distance; compare without a model to leave them out."
+                )
             tables = [tables[0].loc[batch.index]]
         seen_by, beside, owner = model, (target, options.by), "that the model needs"
         if model is None:
@@ -410,7 +422,8 @@ def _told(
     for line in requirements:
         printing.say(summary.requirement_in_words(line))
     drift = result.drift if isinstance(result, Audit) else None
-    printing.remark([*notes, *result.notes, *(() if drift is None else drift.notes)])
+    said = [*notes, *result.notes, *(() if drift is None else drift.notes)]
+    printing.remark(list(dict.fromkeys(said)))
     return 0 if met else NOT_MET
 
 

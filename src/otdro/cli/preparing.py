@@ -439,7 +439,9 @@ def _identifies(column: Any, numbers: reading.Numbers | None, like: str | None) 
         return f"has {distinct} distinct texts{written} in {rows} rows"
     if column.dtype.kind not in "iu":
         return ""
-    counter = len(present) == rows and bool(present.diff().iloc[1:].abs().eq(1).all())
+    # the lines of the file count the rows that were dropped too
+    lines = np.abs(np.diff(present.index.to_numpy()))
+    counter = len(present) == rows and np.array_equal(np.abs(np.diff(present)), lines)
     distinct = int(present.nunique())
     named = bool(ID_NAME.search(str(column.name))) and distinct > reading.MOSTLY * rows
     return "numbers the rows (an identifier)" if named or (counter and distinct == rows) else ""

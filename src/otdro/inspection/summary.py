@@ -250,7 +250,7 @@ def chance_words(audit: Audit, delta: float) -> str:
     mean, low = audit.chance_accuracy(delta), audit.chance_accuracy(delta, low=True)
     return (
         f"a drift of the same mean cost in a random direction leaves {mean:.1%} right (simulated; "
-        f"in 5% of the draws below {low:.1%})"
+        f"95 of 100 such drifts leave at least {low:.1%})"
     )
 
 

@@ -123,6 +123,7 @@ def render(
     script = _source("page.js")
     # what the page has nothing to show of, for its style
     lacks = {"no-fitted": view.fitted is None, "no-boundary": audit.classes is None}
+    said = [*audit.notes, *(audit.drift.notes if audit.drift else ()), *notes]
     parts = {
         "title": escape(plain(title, 120)),
         "version": escape(__version__),
@@ -162,7 +163,7 @@ def render(
         "cost": cost(audit, model),
         "drift": drifted(audit.drift),
         "next": listed(summary.still_to_do(audit.advice, requirements)),
-        "notes": listed([*audit.notes, *notes], "<h3>Notes</h3>"),
+        "notes": listed(list(dict.fromkeys(said)), "<h3>Notes</h3>"),
         **{f"at-{key}": escape(value) for key, value in texts[view.first].items()},
     }
     # in one pass: what is put in stays as it is

@@ -678,14 +678,16 @@ def _solved(problem: Problem, tol: float, max_iter: int, start: Solution) -> Sol
     zero = _constant(rows, best.risk - best.gap)
     if zero is not None and zero.risk <= best.risk:
         best = replace(zero, slopes=best.slopes, n_iter=best.n_iter)
-    place = best.place
-    coef = at.coef(place.theta)
+    coef = at.coef(best.place.theta)
+    intercept = at.intercept(best.place.b, coef)
+    # the risk is that of the rows as given
+    place = replace(best.place, z=model_scores(problem.X, coef, intercept))
     w = float(problem.ball.cost.dual_norm(coef)) if coef.any() else 0.0
     dual = rows.risk(place, w, best.multiplier)
     gap = max(best.gap - (best.risk - dual.risk), 0.0)
     return Solution(
         coef=np.ascontiguousarray(coef),
-        intercept=at.intercept(place.b, coef),
+        intercept=intercept,
         multiplier=dual.multiplier,
         objective=dual.risk,
         gap=gap,

@@ -119,6 +119,13 @@ class InteriorPoint(Method):
         self, problem: Problem, tol: float, max_iter: int, start: Solution | None = None
     ) -> Solution:
         """Minimise the worst-case risk to a gap of ``tol`` times the best constant's risk."""
+        ball = problem.ball
+        if ball.order == 1 and ball.delta > 0 and np.isfinite(ball.target_cost):
+            # rate max(w, still) is at least rate w: where the rows alone pay, targets stay
+            rows = replace(problem, ball=replace(ball, target_cost=np.inf))
+            solution = self._solve_one(rows, tol, max_iter, start)
+            if float(ball.cost.dual_norm(solution.coef)) >= 1 / ball.target_cost:
+                return solution
         small, place = merged(problem)
         model = formulate(small)
         with np.errstate(divide="ignore"):
