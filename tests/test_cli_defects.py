@@ -508,4 +508,4 @@ def test_a_note_of_an_audit_is_told_once_and_one_of_its_drift_on_the_page(people
     for note in said["drift"]["notes"]:
         assert page.count(note.split(":")[0].split(",")[0]) >= 1
     err = " ".join(done(capsys, *told, "--new", "new.csv").err.split())
-    assert err.count("are not affine") == 1
+    assert err.count("is not affine") == 1

@@ -39,7 +39,7 @@ def _gives_probabilities(estimator: Any) -> bool:
 
 
 class LinearClassifier(ClassifierMixin, LinearScores):  # type: ignore[misc]
-    """What a fitted linear classifier says of rows."""
+    """Labels, scores and probabilities of rows, from the coefficients of a fitted classifier."""
 
     def decision_function(self, X: Any) -> Any:
         """Return the scores x'beta + b.

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 class LinearRegressor(RegressorMixin, LinearScores):  # type: ignore[misc]
-    """What a fitted linear regression says of rows."""
+    """Predictions for rows, from the coefficients of a fitted regression."""
 
     def predict(self, X: Any) -> Any:
         """Return x'beta + b.

@@ -16,11 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
@@ -62,6 +72,21 @@ LOSS_BY_NAME = {
     "log_loss": "logistic",
     "squared_error": "squared",
 }
+#: Transformers that are affine for all parameters; an imputer is where no value is missing.
+AFFINE = (
+    StandardScaler,
+    MinMaxScaler,
+    MaxAbsScaler,
+    RobustScaler,
+    PCA,
+    IncrementalPCA,
+    TruncatedSVD,
+    FactorAnalysis,
+    SelectorMixin,
+    SimpleImputer,
+    GaussianRandomProjection,
+    SparseRandomProjection,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,16 +330,15 @@ def _in_raw_columns(model: LinearModel, X: Any, raw_columns: list[str]) -> Linea
     """Return the same model in the columns of X where the steps in front are affine."""
     if model.front is None:
         return replace(model, space="raw")
-    affine = _affine_map(model.front, X)
-    if affine is None:
-        steps = ", ".join(type(step).__name__ for step in _steps(model.front))
+    step = next((step for step in _steps(model.front) if not _is_affine(step)), None)
+    if step is not None:
         note = (
-            f"the steps in front of the model, {steps}, are not affine, so that it is not linear "
-            "in the raw columns. The audit is in the space in front of the last step, space='last'."
+            f"the step {type(step).__name__} is not affine, so that the model is not linear in "
+            "the raw columns. The audit is in the space in front of the last step, space='last'."
         )
         warnings.warn(note, UserWarning, stacklevel=4)
         return replace(model, notes=[*model.notes, note])
-    A, shift = affine
+    A, shift = _affine_map(model.front, X)
     own_ball = (
         "the model's own ball is in front of its last step; in the raw columns the cost is "
         "Euclidean unless one is given."
@@ -349,33 +373,28 @@ def _steps(step: Any) -> Iterator[Any]:
         yield from _steps(part)
 
 
-def _affine_map(front: Any, X: Any) -> tuple[Array, Array] | None:
-    """Return A (d, k) and a (k,) with front.transform(x) = xA + a, None where there are none.
+def _is_affine(step: Any) -> bool:
+    """Whether a transformer is known to be affine."""
+    identity = isinstance(step, FunctionTransformer) and step.func is None
+    known = isinstance(step, AFFINE) and not getattr(step, "clip", False)
+    return identity or known or step is None or step in ("passthrough", "drop")
+
+
+def _affine_map(front: Any, X: Any) -> tuple[Array, Array]:
+    """Return A (d, k) and a (k,) with front.transform(x) = xA + a, for rows with X's columns.
 
     Row j of A is the change of the output for a step of one standard deviation of column j, over
-    that step, taken at the mean row. The map must hold at rows far out as well.
+    that step, taken at the mean row.
     """
-    try:
-        rows = np.asarray(as_dense(X[:COMPARED_ROWS]), dtype=float)
-        center, step = rows.mean(axis=0), rows.std(axis=0)
-        step = np.where(step > 0, step, 1.0)
-        probes = np.vstack(
-            [center, center + np.diag(step), center + (rows - center) / SCORE_TOLERANCE]
-        )
-        if hasattr(X, "columns"):
-            probes = type(X)(probes, columns=X.columns)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            image = np.asarray(as_dense(front.transform(probes)), dtype=float)
-    except (TypeError, ValueError):
-        # text, or values that a step does not know
-        return None
-    d = len(center)
-    A = (image[1 : d + 1] - image[0]) / step[:, None]
-    shift = image[0] - center @ A
-    error = np.abs(image - np.asarray(probes) @ A - shift)
-    holds = (error <= SCORE_TOLERANCE * (1 + np.abs(image).max(axis=0))).all()
-    return (A, shift) if holds else None
+    rows = np.asarray(as_dense(X), dtype=float)
+    center, step = rows.mean(axis=0), rows.std(axis=0)
+    step = np.where(step > 0, step, 1.0)
+    probes = np.vstack([center, center + np.diag(step)])
+    if hasattr(X, "columns"):
+        probes = type(X)(probes, columns=X.columns)
+    image = np.asarray(as_dense(front.transform(probes)), dtype=float)
+    A = (image[1:] - image[0]) / step[:, None]
+    return A, image[0] - center @ A
 
 
 def require_columns(X: Any, wanted: list[str], name: str, whose: str, select: str) -> None:

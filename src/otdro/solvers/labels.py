@@ -242,9 +242,8 @@ class PricedRows:
         self, place: Place, w: float | None = None, guess: float = 0.0, rtol: float = PRECISION
     ) -> Dual:
         """Return the worst-case risk of a place whose coefficients have dual norm w."""
-        problem, w = self.problem, self.norm(place.theta) if w is None else w
-        known = (place.z, problem.y, problem.weights, problem.loss, w, problem.ball)
-        return priced_risk(*known, guess, rtol)
+        of, w = self.problem, self.norm(place.theta) if w is None else w
+        return priced_risk(place.z, of.y, of.weights, of.loss, w, of.ball, guess, rtol)
 
     def at(self, z: Array, s: Array, cut: Array | None = None) -> Pieces:
         """Return the pieces of both labels; no ``cut``: it is where a score becomes 0."""
@@ -644,15 +643,15 @@ def _unchanged(problem: Problem, fixed: Solution, tol: float) -> Solution | None
 
     The price only lets the adversary do more, so that they are the same where it is not used.
     """
-    coef, ball = fixed.coef, problem.ball
+    coef, ball, loss = fixed.coef, problem.ball, problem.loss
+    y, weights, lam = problem.y, problem.weights, fixed.multiplier
     z = model_scores(problem.X, coef, fixed.intercept)
     w = float(ball.cost.dual_norm(coef)) if coef.any() else 0.0
-    known = (z, problem.y, problem.weights, problem.loss, w, ball)
-    if ball.order == 2 and w > 0 and fixed.multiplier > least_finite(problem.loss, w):
+    if ball.order == 2 and w > 0 and lam > least_finite(loss, w):
         # at the solution's own multiplier, the best one where no label is changed
-        risk = float(priced_tangent(*known, fixed.multiplier).value)
+        risk = float(priced_tangent(z, y, weights, loss, w, ball, lam).value)
     else:
-        risk = priced_risk(*known).risk
+        risk = priced_risk(z, y, weights, loss, w, ball).risk
     gap = fixed.gap + max(risk - fixed.objective, 0.0)
     if gap > max(fixed.gap, tol * problem.constant[1]):
         return None
