@@ -295,7 +295,7 @@ def goodness(audit: Audit, model: Any) -> str:
     if path is not None and np.count_nonzero(path.deltas) > 1:
         chart = pictures.path_chart(path, float(model.delta_), model.scoring is None)
         text = "Along the deltas that the folds tried: robust risk (solid), empirical risk (dots)"
-        held = ", loss of held-out rows (dashes)" if model.scoring is None else ""
+        held = ", loss of held-out rows (dashes and dots)" if model.scoring is None else ""
         parts.append(_figure(chart, f"{text}{held}. The upright line is the chosen delta."))
     return "".join(parts)
 
